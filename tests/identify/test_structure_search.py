@@ -18,7 +18,7 @@ from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
 from neurodyn.identify.settings import FitStage
 from neurodyn.identify.stages.growing_windows import Fitting, best_structure
-from neurodyn.identify.stages.structure_search import StructureSearch, candidates_for
+from neurodyn.identify.stages.structure_search import StructureSearch, candidates_for, describe
 from neurodyn.identify.unknowns.bodies import BodyTensors, with_ball, with_moment
 from neurodyn.identify.unknowns.delay_trades import delays_traded
 from neurodyn.identify.unknowns.priors import parse_known
@@ -100,7 +100,7 @@ def test_a_payload_is_found_on_the_link_that_carries_it(arm: tuple[Path, Store])
 
 
 def test_only_structures_of_free_quantities_are_tried(arm: tuple[Path, Store]):
-    names = {one.name for one in candidates_for(fit_model(arm, SETTINGS), SETTINGS)}
+    names = {describe(one) for one in candidates_for(fit_model(arm, SETTINGS), SETTINGS)}
     assert "a payload on the link of elbow" in names
     assert "another centre of mass of the link of shoulder" in names
     few = AdaptationSettings(quantities=("*.damping",))

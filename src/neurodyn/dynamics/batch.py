@@ -513,11 +513,18 @@ class RecordedEnvironments:
         self._columns = [known.index(name) for name in self._names]
 
     @classmethod
-    def like(cls, environment: Environment) -> "RecordedEnvironments":
-        """Return environments with gravity and scene of another environment, and other poses of the scene."""
+    def like(
+        cls, environment: Environment, store: "Store | None" = None, names: Sequence[str] = ()
+    ) -> "RecordedEnvironments":
+        """Return environments with gravity and scene of another environment, and other poses of the scene.
+
+        Of a store, those of its parameters that are in `names` become parameters of the worlds.
+        """
         made = cls.__new__(cls)
         made._ground, made._gravity, made._device = environment.ground, environment.gravity, "cpu"
-        made._names, made._columns = (), []
+        known = [] if store is None else list(store.header.parameters)
+        made._names = tuple(name for name in names if name in known)
+        made._columns = [known.index(name) for name in made._names]
         return made
 
     def of(self, windows: "Windows") -> Environment:

@@ -153,6 +153,11 @@ class Dynamics(ABC):
         return ()
 
     @property
+    def own_quantities(self) -> tuple[str, ...]:
+        """Quantities in which worlds may differ: those of its networks, and those of a log that it reads by run."""
+        return tuple(one.name for one in self.conditions)
+
+    @property
     def floating(self) -> bool:
         """Whether the base floats."""
         return self.spec.floating

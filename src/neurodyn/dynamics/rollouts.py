@@ -59,11 +59,11 @@ def truth_of(windows: Windows) -> Trajectory:
 
 
 def recorded_environments(store: Store, dynamics: Dynamics) -> RecordedEnvironments:
-    """Return the environments of a log as dynamics take them, with the parameters that are their conditions.
+    """Return the environments of a log as dynamics take them, with the quantities that it gives by run.
 
     Dynamics of measured states know the environment of their log alone: they get no gravity and no ground.
     """
-    names = tuple(one.name for one in dynamics.conditions)
+    names = tuple(one.name for one in dynamics.conditions) if not store.header.of_robot else dynamics.own_quantities
     return RecordedEnvironments(store, names=names, surroundings=not dynamics.measured)
 
 

@@ -174,7 +174,8 @@ class _Identification:
         self.declared = problem.robot
         self.problem = problem = replace(problem, robot=behind_log(problem.robot, problem.store.header, settings))
         behind = problem.robot is not self.declared
-        declared = FitModel.declared(problem.robot, problem.name, settings)
+        recorded = tuple(problem.store.header.parameters) if problem.store.header.of_robot else ()
+        declared = FitModel.declared(problem.robot, problem.name, settings, recorded)
         quantities, asked = declared.nominal, problem.parameters
         coupled = bool(settings.quantities) or is_coupled(problem.robot, declared.mechanism, quantities, asked)
         self.sensing = LogSensors.of(

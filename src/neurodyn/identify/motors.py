@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Motors that an identification gives to joints without declared drives, and their free quantities."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 import msgspec
 from msgspec import UNSET
 
-from neurodyn.core.description.drive import DRIVE_KINDS, Drive
+from neurodyn.core.description.drive import ACTUATOR, DRIVE_KINDS, Drive
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import CONTROL, Delay
 from neurodyn.data.store import Store
@@ -27,10 +27,20 @@ def with_motors(robot: Robot, store: Store) -> Robot:
 
     For a log of targets they follow these. Errors: see `robots.data.as_logged`.
     """
+    drives = with_supplies(as_logged(robot, store.header).drives, robot.actuated, store.header.parameters)
     return with_lag(
-        msgspec.structs.replace(robot, drives=as_logged(robot, store.header).drives),
-        longest=longest_delay(store.header.delays.get(CONTROL)),
+        msgspec.structs.replace(robot, drives=drives), longest=longest_delay(store.header.delays.get(CONTROL))
     )
+
+
+def with_supplies(drives: Mapping[str, Drive], joints: Collection[str], recorded: Collection[str]) -> dict[str, Drive]:
+    """Return drives with a supply where a log gives it by run."""
+    given = {name: f"{ACTUATOR}{name}.supply" in recorded for name in joints}
+    return dict(drives) | {
+        name: msgspec.structs.replace(drive, supply=1.0)
+        for name in joints
+        if given[name] and (drive := drives.get(name, Drive())).supply is UNSET
+    }
 
 
 def longest_delay(measured: Delay | None) -> float:

@@ -171,6 +171,16 @@ class Column(Config, frozen=True):
         return (*self.columns, *self.subtracted)
 
 
+class ParameterColumn(Column, frozen=True):
+    """Column of a quantity of the robot that differs between runs.
+
+    Attributes:
+        averaged: Whether the mean over an episode counts; otherwise an episode ends where the value changes.
+    """
+
+    averaged: bool = False
+
+
 _OF_SOME_FORMATS = frozenset(
     ("clock", "comment", "delimiter", "episodes", "group", "group_names", "run_names", "split", "time_unit", "together")
 )
@@ -189,6 +199,8 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
             sample.
         floating: Columns of each free or ball joint, by name; these joints are not in `q` and `qd`. A floating base
             whose pose nobody measures is "unmeasured".
+        parameters: Quantities of the robot that the log knows, such as a payload, a firmware's gain, a supply voltage,
+            or whether a motor was on, by their names; one value per row, or in an npz per run.
         measured: Columns of further sensors, by sensor name (`data.readers.sensor_columns`).
         control_kind: "torque"; "target" of a controller, which identification simulates; or "velocity" of joints with
             prescribed motion. The default also covers commands of a robot's own actuators.
@@ -237,6 +249,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     qd: dict[str, Column] | Literal["differentiate"] = msgspec.field(default_factory=dict)
     floating: dict[str, FloatingColumns | Literal["unmeasured"]] = msgspec.field(default_factory=dict)
     measured: dict[str, SensorColumns] = msgspec.field(default_factory=dict)
+    parameters: dict[str, ParameterColumn] = msgspec.field(default_factory=dict)
     control_kind: Literal["torque", "target", "velocity"] = "torque"
     drives: dict[str, Drive] = msgspec.field(default_factory=dict)
     length_scale: float = 1.0
@@ -277,7 +290,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         require(short, "alignment", f"{self.alignment} s", "'auto' or at most one second")
         require(len(self.delimiter) == 1, "delimiter", repr(self.delimiter), "one character")
         velocities = () if self.qd == "differentiate" else self.qd.values()
-        coordinates = [*self.q.values(), *self.controls.values(), *velocities]
+        coordinates = [*self.q.values(), *self.controls.values(), *velocities, *self.parameters.values()]
         if self.control == "differentiate" and self.control_kind != "velocity":
             raise ValueError(f"control: differentiate makes velocities, not each {self.control_kind}; valid with it: "
                              "control_kind: velocity")  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 
 from neurodyn.core.artifacts import require_writable
 from neurodyn.core.config import expand_keys, to_dict
+from neurodyn.core.description.drive import ACTUATOR
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.sensors import stream_columns
 from neurodyn.core.description.spec import StateSpec
@@ -71,13 +72,14 @@ def read_logs(
     """
     with TemporaryFile() as rows:
         choice = split, without_split, seed
-        header, table = _collect([Path(file) for file in files], columns, spec, rows, choice, DeclaredCommands())
+        files_ = [Path(file) for file in files]
+        header, table, parameters = _collect(files_, columns, spec, rows, choice, DeclaredCommands())
         rows.seek(0)
         width = sum(widths(spec).values())
         both = np.frombuffer(rows.read(), np.float32).reshape(-1, width + len(stream_columns(header.streams)))
     ground = None if header.scene is None else np.tile(np.array(IDENTITY, np.float32), (len(table), 1))
     measured = both[:, width:].copy() if header.streams else None
-    store = Store(header, both[:, :width].copy(), table, ground, measured=measured)
+    store = Store(header, both[:, :width].copy(), table, ground, measured=measured, parameters=parameters)
     store.check("log")
     for one in header.findings:
         notice(f"{files[0]}: {one}")
@@ -105,11 +107,13 @@ def import_logs(
         try:
             with TemporaryFile(dir=out.parent if out.parent.is_dir() else None) as rows:
                 choice = split, None, seed
-                header, table = _collect([Path(file) for file in files], columns, spec, rows, choice, declared)
+                files_ = [Path(file) for file in files]
+                header, table, parameters = _collect(files_, columns, spec, rows, choice, declared)
                 rows.seek(0)
                 with StoreWriter(out, header) as writer:
                     for part in _episodes(table):
-                        _append(writer, header, rows, part)
+                        known = None if parameters is None else parameters[part]
+                        _append(writer, header, rows, table[part], known)
         except OSError as error:
             raise InputError(
                 f"{out}: cannot be written ({describe_os_error(error)}); give a path with space for twice the data"
@@ -117,25 +121,27 @@ def import_logs(
         return Store.open(out, memory=_HELD)
 
 
-def _episodes(table: np.ndarray) -> Iterator[np.ndarray]:
+def _episodes(table: np.ndarray) -> Iterator[slice]:
     """Yield the episodes in groups of bounded size."""
     begin, size = 0, 0
     for index, length in enumerate(table["length"].tolist()):
         if index > begin and size + length + 1 > _ROWS:
-            yield table[begin:index]
+            yield slice(begin, index)
             begin, size = index, 0
         size += length + 1
-    yield table[begin:]
+    yield slice(begin, len(table))
 
 
-def _append(writer: StoreWriter, header: StoreHeader, rows: IO[bytes], table: np.ndarray) -> None:
+def _append(
+    writer: StoreWriter, header: StoreHeader, rows: IO[bytes], table: np.ndarray, parameters: np.ndarray | None
+) -> None:
     """Move the rows of some episodes from the temporary file into a store."""
     wide, more = widths(header.spec), len(stream_columns(header.streams))
     count = int((table["length"] + 1).sum())
     frames = np.frombuffer(rows.read(4 * count * (sum(wide.values()) + more)), np.float32).reshape(count, -1)
     ends = [wide["q"], wide["q"] + wide["qd"], sum(wide.values())]
     q, qd, control, measured = np.split(frames, ends, axis=1)
-    writer.append_rows(q, qd, control, table, measured=measured if more else None)
+    writer.append_rows(q, qd, control, table, measured=measured if more else None, parameters=parameters)
 
 
 def open_data(
@@ -208,8 +214,12 @@ def _collect(
     rows: IO[bytes],
     choice: tuple[SplitChoice, Split | None, int],
     declared: DeclaredCommands,
-) -> tuple[StoreHeader, np.ndarray]:
-    """Write the frames of all logs to a file (float32 q, qd, control, readings); return header and episodes."""
+) -> tuple[StoreHeader, np.ndarray, np.ndarray | None]:
+    """Write the frames of all logs to a file (float32 q, qd, control, readings).
+
+    Returns:
+        The header, the episodes, and the values of the map's parameters, shape [episodes, parameters]; None without.
+    """
     if not files:
         raise InputError("no log file given; expected at least one path")
     spec, where = columns.stored_spec(spec), f"column map of {files[0].name}"
@@ -252,10 +262,23 @@ def _collect(
         drives=columns.drives,
         delays=conversion.delays,
         base="unmeasured" if columns.unmeasured else "measured",
+        parameters=_usual(columns, [label.parameters for label in labels], conversion.declared),
     )
     for name, names in (("run", header.runs), ("group", header.groups)):
         table[name] = [names.index(getattr(label, name)) if getattr(label, name) else -1 for label in labels]
-    return header.with_findings(_findings(header, table, rows, conversion.declared)), table
+    parameters = np.array([label.parameters for label in labels], np.float32) if columns.parameters else None
+    return header.with_findings(_findings(header, table, rows, conversion.declared)), table, parameters
+
+
+def _usual(columns: ColumnMap, values: Sequence[tuple[float, ...]], declared: DeclaredCommands) -> dict[str, float]:
+    """Return the value of each parameter for worlds without their own: as declared, or else the mean over episodes."""
+    known = {
+        f"{ACTUATOR}{joint}.{what}": value
+        for joint, drive in declared.drives.items()
+        for what, value in drive.quantities().items()
+    }
+    means = np.mean(values, axis=0).tolist() if columns.parameters else []
+    return {name: float(known.get(name, mean)) for name, mean in zip(columns.parameters, means, strict=True)}
 
 
 def _findings(header: StoreHeader, table: np.ndarray, rows: IO[bytes], declared: DeclaredCommands) -> list[Finding]:
@@ -278,6 +301,7 @@ class _WrittenEpisode:
     group: str
     split: Split | None
     length: int
+    parameters: tuple[float, ...] = ()
 
 
 class _Conversion:
@@ -362,7 +386,8 @@ class _Conversion:
         rows[:length, spec.nq + spec.nv : wide] = frames.control
         rows[:, wide:] = frames.measured
         self._file.write(rows.data)
-        self.episodes.append(_WrittenEpisode(piece.name, piece.group, piece.split, length))
+        known = () if piece.parameters is None else tuple(piece.parameters.mean(0).tolist())
+        self.episodes.append(_WrittenEpisode(piece.name, piece.group, piece.split, length, known))
 
 
 def _splits(

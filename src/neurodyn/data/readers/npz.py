@@ -168,9 +168,12 @@ class NpzSource(Source):
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
         """Yield the rows in parts of bounded size, whole runs where possible."""
         rows = self._rows(self._stamp or self._map.coordinates[0].columns[0] or names[0])
-        places = {name: self._place(name, rows) for name in (*names, *([self._stamp] if self._stamp else []))}
+        offsets = self._offsets(rows)
+        by_run = {name: np.repeat(values, np.diff(offsets)) for name, values in self._of_runs(offsets).items()}
+        wanted = [name for name in (*names, *([self._stamp] if self._stamp else [])) if name not in by_run]
+        places = {name: self._place(name, rows) for name in wanted}
         period = self._period()
-        for group in _batches(self._runs(self._offsets(rows)), len(places)):
+        for group in _batches(self._runs(offsets), len(places)):
             begin, end = group[0].rows.start, group[-1].rows.stop
             time = (begin + np.arange(end - begin)) * period
             blocks = {name: ColumnSeries(time, self._arrays.rows(name, begin, end)) for name in arrays_of(places)}
@@ -178,6 +181,7 @@ class NpzSource(Source):
             if self._stamp is not None:
                 time = self.seconds(series[self._stamp].value, self._stamp, begin, self._map.time_unit)
                 series = {name: ColumnSeries(time, values) for name, (_, values) in series.items()}
+            series |= {name: ColumnSeries(time, values[begin:end]) for name, values in by_run.items()}
             moved = [replace(r, rows=slice(r.rows.start - begin, r.rows.stop - begin)) for r in group]
             yield LogPart(moved, series, begin)
 
@@ -246,6 +250,16 @@ class NpzSource(Source):
                 f"{self.path}: array {name!r} has shape {list(array.shape)}; expected [{count}], one a run"
             )
         return array
+
+    def _of_runs(self, offsets: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the arrays of parameters that have one number per run."""
+        names = {name for column in self._map.parameters.values() for name in column.names} & set(self._arrays.names)
+        count, rows = len(offsets) - 1, int(offsets[-1])
+        return {
+            name: self._arrays.array(name).astype(np.float64)
+            for name in names
+            if self._arrays.shape(name) == (count,) != (rows,) and self._arrays.dtype(name).kind in "fiub"
+        }
 
     def _groups(self, count: int) -> list[str]:
         columns = self._map

@@ -33,6 +33,8 @@ class RawRun:
         missing: Times of missing values in the log [s], increasing; they separate episodes.
         centers: Centre of mass of each free joint's body in its frame [m], for velocities from poses; default: origin.
         readings: Readings of further sensors, in the order of the column map.
+        parameters: Values of the map's parameters in each row, shape [N, parameters].
+        steps: Which of them are constant within an episode.
     """
 
     name: str
@@ -48,6 +50,8 @@ class RawRun:
     missing: np.ndarray | None = None
     centers: Mapping[str, Vector3] = field(default_factory=dict)
     readings: tuple[SensorReadings, ...] = ()
+    parameters: np.ndarray | None = None
+    steps: tuple[bool, ...] = ()
 
     @property
     def clocks(self) -> dict[str, np.ndarray]:

@@ -71,6 +71,7 @@ def segments(run: RawRun, max_gap: float) -> list[RawRun]:
     holes = [(begin + reach[id(time)], end) for time in clocks for begin, end in _holes(time, run.missing, max_gap)]
     begin = max(time[0] for time in clocks)
     end = min(time[-1] + reach[id(time)] for time in clocks)
+    holes += _changes(run)
     pieces = []
     for hole_begin, hole_end in [*sorted(holes), (end, np.inf)]:
         piece = _between(run, begin, min(hole_begin, end)) if min(hole_begin, end) > begin else None
@@ -78,6 +79,14 @@ def segments(run: RawRun, max_gap: float) -> list[RawRun]:
             pieces.append(piece)
         begin = max(begin, hole_end)
     return pieces
+
+
+def _changes(run: RawRun) -> list[tuple[float, float]]:
+    """Return the last time before and the first after each change of a parameter."""
+    if run.parameters is None:
+        return []
+    rows = np.flatnonzero((np.diff(run.parameters, axis=0) != 0.0)[:, list(run.steps)].any(1))
+    return list(zip(run.time[rows].tolist(), run.time[rows + 1].tolist(), strict=True))
 
 
 def _holes(time: np.ndarray, missing: np.ndarray | None, max_gap: float) -> list[tuple[float, float]]:
@@ -103,6 +112,8 @@ def _between(run: RawRun, begin: float, end: float) -> RawRun | None:
     if own.stop - own.start < 2:
         return None
     changes: dict[str, Any] = {"time": run.time[own], "q": run.q[own], "missing": None}
+    if run.parameters is not None:
+        changes["parameters"] = run.parameters[own]
     for name, clock in (("qd", "velocity_time"), ("control", "control_time")):
         values, time = getattr(run, name), getattr(run, clock)
         part = own if time is None else rows(time, reach=True)

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -40,7 +41,8 @@ def read_source(source: Source, columns: ColumnMap, spec: StateSpec) -> Iterator
     where = str(source.path)
     factors = columns.factors(spec, where)
     joints = [name for column in columns.coordinates for name in column.names]
-    names = tuple(dict.fromkeys([*joints, *measured_names(columns.measured)]))
+    quantities = [name for column in columns.parameters.values() for name in column.names]
+    names = tuple(dict.fromkeys([*joints, *quantities, *measured_names(columns.measured)]))
     count, groups, empty = 0, set(), set(names)
     for part in source.parts(names):
         empty -= {name for name in empty if np.isfinite(part.series[name].value).any()}
@@ -53,7 +55,8 @@ def read_source(source: Source, columns: ColumnMap, spec: StateSpec) -> Iterator
             cut = _cut(columns, spec, signals, run, part.first or 0, where)
             if cut is not None:
                 count += 1
-                yield replace(cut, readings=read_measured(columns.measured, part, run, where))
+                known = _parameters(columns, part, run.rows, cut, where)
+                yield replace(cut, readings=read_measured(columns.measured, part, run, where), **known)
     if not count and (columns.select_groups or columns.select_runs):
         patterns = ", ".join((*columns.select_groups, *columns.select_runs))
         raise InputError(
@@ -128,6 +131,22 @@ def _value(column: Column, part: LogPart, size: float, gaps: bool, where: str) -
         value = series.value if series.time is time else np.interp(time, series.time, series.value)
         total = total + sign * value
     return ColumnSeries(time, size * total)
+
+
+def _parameters(columns: ColumnMap, part: LogPart, own: slice, run: RawRun, where: str) -> dict[str, Any]:
+    """Return the values of the map's parameters in the rows of a run, and which of them are constant in an episode."""
+    given = columns.parameters
+    if not given:
+        return {}
+    values = []
+    for name, column in given.items():
+        series = _value(column, part, column.sign * column.scale, columns.missing == "gap", where)
+        time, value = series.time[own], series.value[own]
+        held = value[np.clip(np.searchsorted(time, run.time, side="right") - 1, 0, len(time) - 1)]
+        if not np.isfinite(held).all():
+            raise InputError(f"{where}: run {run.name!r} has no {name} in some rows; valid: a number in each")
+        values.append(held)
+    return {"parameters": np.stack(values, 1), "steps": tuple(not column.averaged for column in given.values())}
 
 
 def _check_motion(

@@ -583,6 +583,11 @@ class HybridDynamics(LearnedDynamics):
         places = index(tuple(names.index(name) for name in given.names), values)
         return values.expand(given.worlds, -1).index_copy(1, places, given.numbers.to(values))
 
+    @property
+    def own_quantities(self) -> tuple[str, ...]:
+        """Free quantities; see `Dynamics`."""
+        return tuple(self._free_names)
+
     @cached_property
     def _free_names(self) -> list[str]:
         return [spec.name for spec in self.physical.specs]

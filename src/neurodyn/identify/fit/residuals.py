@@ -529,8 +529,11 @@ class Residuals:
         environment, ground = None, self.windows.ground
         if self._environments is not None:
             states = control.shape[1] + measured.more
-            poses = None if ground is None else ground[rows].repeat_interleave(states, 0)
-            environment = self._environments.at(poses)
+            poses, own = (
+                None if one is None else one[rows].repeat_interleave(states, 0)
+                for one in (ground, self.windows.parameters)
+            )
+            environment = self._environments.at(poses, own)
         model = len(self.dynamics.physical.specs)
         return measured.errors(
             path, control, physical[:, :model], physical[:, model:], self.dynamics.weights.detach(), environment, rows
@@ -543,7 +546,7 @@ class Residuals:
         state = State(q, w.qd[rows, 0] + shift[:, self._nv :])
         environment = None
         if self._environments is not None:
-            environment = self._environments.at(None if w.ground is None else w.ground[rows])
+            environment = self._environments.at(*(x if x is None else x[rows] for x in (w.ground, w.parameters)))
         control, quantities = w.control[rows] + torque[:, None], physical[:, : len(self.dynamics.physical.specs)]
         context = context_of(w, state=state, rows=rows)
         weights = self.dynamics.weights.detach()

@@ -123,8 +123,10 @@ def settling(windows: Windows, past: int) -> Windows:
 
 def environments_of(store: Store, dynamics: HybridDynamics) -> RecordedEnvironments:
     """Return the environments of a log; a log that names no ground was recorded on the robot's own."""
-    known = store.header.scene is not None
-    return RecordedEnvironments(store) if known else RecordedEnvironments.like(dynamics.home)
+    names = dynamics.own_quantities if store.header.of_robot else ()
+    if store.header.scene is not None:
+        return RecordedEnvironments(store, names=names)
+    return RecordedEnvironments.like(dynamics.home, store, names)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from neurodyn.core.description.contacts import ChainJoint, ContactPoint
 from neurodyn.core.description.mechanism import Fingerprint, Inertia, Link, Mechanism
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.description.scene import Scene
+from neurodyn.core.errors import InputError, nearest
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
@@ -150,6 +151,7 @@ class FitModel:
         asked: Free quantities that the user asks for beside the default ones.
         carrier: Joint of the link with a payload; empty for the floating base, if there is one.
         more: Further coordinates of the structure.
+        recorded: Quantities that the log gives by run, which are free but not fitted.
     """
 
     robot: Robot
@@ -164,12 +166,27 @@ class FitModel:
     asked: tuple[str, ...] = ()
     carrier: str = ""
     more: tuple[Coordinate, ...] = ()
+    recorded: tuple[str, ...] = ()
 
     @classmethod
-    def declared(cls, robot: Robot, name: str, settings: IdentificationSettings) -> "FitModel":
-        """Return a robot as declared, without free quantities."""
+    def declared(
+        cls, robot: Robot, name: str, settings: IdentificationSettings, recorded: Sequence[str] = ()
+    ) -> "FitModel":
+        """Return a robot as declared, without free quantities but those that its log gives by run.
+
+        Raises:
+            InputError: The log gives a quantity that the robot does not have.
+        """
         engine = settings.engine(robot)
-        return cls(robot, name, *declared_mechanism(robot, engine.contact), engine)
+        model = cls(robot, name, *declared_mechanism(robot, engine.contact), engine, recorded=tuple(recorded))
+        values = model.nominal
+        for one in recorded:
+            if one not in values:
+                raise InputError(
+                    f"log of {robot.name!r}: gives {one!r} by run, which is no quantity of the robot; valid: "
+                    f"{nearest(one, values)}"
+                )
+        return replace(model, free=tuple(Parameter(name=one, nominal=values[one]) for one in recorded))
 
     @property
     def nominal(self) -> dict[str, float]:
@@ -183,7 +200,7 @@ class FitModel:
         declared, asked = self.nominal, tuple(asked) or self.asked
         space = free_space(
             self.robot, self.mechanism, declared, settings.quantities, asked, settings.prior, settings.known,
-            more=self.more, carrier=self.carrier, spare=spare,
+            more=self.more, carrier=self.carrier, spare=spare, recorded=self.recorded,
         )  # fmt: skip
         return replace(self.with_space(space), asked=asked)
 

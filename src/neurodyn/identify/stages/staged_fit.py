@@ -71,7 +71,9 @@ def fit_in_stages(
     if settings.structures:
         structures.run(first.stages)
     fitting = structures.fitting
-    searched = let_differ(fitting, fitting.end(dict(first.stages)) if structures.kept else first)
+    searched = let_differ(
+        fitting, first if structures.costs in ({}, dict(first.stages)) else fitting.end(structures.costs)
+    )
     tree: dict[str, Any] = {"x": fitting.x, "scale": fitting.scale, "structure": number, "ends": fitting.ends}
     found: dict[str, Any] = {
         "costs": dict(searched.stages), "kept": [[one.kind, one.place] for one in structures.kept],

@@ -11,182 +11,60 @@ The best ones are fitted, and kept if they are better on held-out windows.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
 from neurodyn.core.registry import Registry
 from neurodyn.data.header import Split
-from neurodyn.data.windows import blocks_of
+from neurodyn.data.windows import Windows, blocks_of
 from neurodyn.dynamics.rollout_errors import RolloutErrors, judge
 from neurodyn.identify.fit.least_squares import assemble, reduce
-from neurodyn.identify.ladder.rungs import FRAMES, Ladder, beyond_noise, held_out_errors, held_out_windows
+from neurodyn.identify.fit.residuals import Point, Residuals
+from neurodyn.identify.ladder.rungs import held_out_errors, held_out_windows, noise_errors
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import TriedStructure
 from neurodyn.identify.settings import FitStage, IdentificationSettings
+from neurodyn.identify.stages.drive_structures import LOADED_FRICTION
 from neurodyn.identify.stages.growing_windows import Fitting
-from neurodyn.identify.unknowns.quantities import (
-    body_coordinates,
-    carriers,
-    gyration,
-    payload_spread,
-    reach,
-    turning_links,
+from neurodyn.identify.stages.structure_kinds import (
+    ADDED_PAYLOAD,
+    EVERY,
+    MOVED_CENTRE,
+    OTHER_BODIES,
+    StructureCandidate,
+    StructureKind,
 )
-from neurodyn.identify.unknowns.search_space import ADDED, EXTENT, INERTIA_SCALE, PAYLOAD, Coordinate, CoordinateSpace
+from neurodyn.identify.unknowns.search_space import CoordinateSpace
 
 IMPLAUSIBLE = 3.0
 """Standard deviations of a prior beyond which a value is implausible."""
-_ROUNDS, _TRIALS = 2, 2
+_ROUNDS, _TRIALS = 2, 3
 """Most structures that are kept, and most that are fitted for each."""
 _WINDOWS = 48
 """Windows of the screening."""
 _LEAST = 0.02
 """Share of the cost by which the screening must expect a structure to lower it."""
-_HEAVY = 0.1
-"""Prior deviation of an added mass, as a share of the robot's; its first moment is that at a tenth of the reach."""
-_LIGHTEST = 0.01
-"""Least mass that a payload begins with, as a share of the link's."""
-_WITHIN = 1.5
-"""Prior deviations within which a payload's place begins."""
-_CENTRE = 0.5
-"""Prior deviation of a centre of mass, in radii of gyration."""
+_REST = 3.0
+"""Ratio of held-out errors to those of a perfect model under the sensors' noise above which a fit asks."""
+_PATIENT = 25
+"""Most iterations of a fit with a structure over the longest windows, of which it takes twice as many."""
 
 
-@dataclass(frozen=True)
-class StructureCandidate:
-    """A structure at one place.
-
-    Attributes:
-        kind: Its entry of `STRUCTURES`.
-        place: Joint of the link.
-        columns: Names of the coordinates that stand for it in the screening.
-    """
-
-    kind: str
-    place: str
-    columns: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        """The structure in words."""
-        return f"{STRUCTURES[self.kind].words} {self.place}"
-
-
-@dataclass(frozen=True)
-class StructureKind:
-    """A kind of structure.
-
-    Attributes:
-        words: Begin of its name, before the place.
-        candidates: Returns its candidates for a robot.
-        build: Returns the robot with it, without coordinates yet.
-        start: Returns first values of its coordinates from the screening's step, by name of the column.
-    """
-
-    words: str
-    candidates: Callable[[FitModel], list[StructureCandidate]]
-    build: Callable[[FitModel, str], FitModel]
-    start: Callable[[FitModel, str, Mapping[str, float]], dict[str, float]]
-
-
-STRUCTURES: Registry[StructureKind] = Registry("structure")
-
-
-def _added(link: str, *, mass: bool) -> tuple[str, ...]:
-    return tuple(f"{link}.{what}" for what in (ADDED if mass else ADDED[1:]))
-
-
-def _payloads(model: FitModel) -> list[StructureCandidate]:
-    assert model.space is not None
-    if model.space.has(PAYLOAD[0]):
-        return []
-    return [StructureCandidate("payload", link, _added(link, mass=True)) for link in carriers(model.mechanism)]
-
-
-def _payload_start(model: FitModel, link: str, step: Mapping[str, float]) -> dict[str, float]:
-    mass, *moment = (step[name] for name in _added(link, mass=True))
-    # The moment is known better than the mass, which trades with those of links: no lighter than a tool within reach
-    # with this moment.
-    index = model.mechanism.names.index(link)
-    farthest = _WITHIN * payload_spread(model.mechanism, index) + math.hypot(*model.mechanism.links[index].com)
-    mass = max(mass, math.hypot(*moment) / farthest, _LIGHTEST * model.mechanism.links[index].mass)
-    return {"payload.mass": mass} | {f"payload.{axis}": h / mass for axis, h in zip("xyz", moment, strict=True)}
-
-
-STRUCTURES.add(
-    "payload",
-    StructureKind(
-        "a payload on the link of", _payloads, lambda model, link: replace(model, carrier=link), _payload_start
-    ),
+STRUCTURES: Registry[StructureKind] = Registry(
+    "structure", payload=ADDED_PAYLOAD, centre=MOVED_CENTRE, friction=LOADED_FRICTION, bodies=OTHER_BODIES
 )
+"""Structures that are tried."""
 
 
-def _centres(model: FitModel) -> list[StructureCandidate]:
-    assert model.space is not None
-    links = model.mechanism.names[: len(model.mechanism.names) - (model.mechanism.hidden or 0)]
-    known = {*model.space.names, *(one.name for one, _ in model.space.known)}
-    return [
-        StructureCandidate("centre", link, _added(link, mass=False))
-        for link in links
-        if link != model.space.carrier and f"{link}.com.x" not in known
-    ]
-
-
-def _with_centre(model: FitModel, link: str) -> FitModel:
-    body = model.mechanism.links[model.mechanism.names.index(link)]
-    more = [
-        Coordinate(
-            f"{link}.com.{axis}", body.com[k], _CENTRE * gyration(body), signed=True,
-            quantities=(f"{link}.com.{axis}",), unit="m",
-        )
-        for k, axis in enumerate("xyz")
-    ]  # fmt: skip
-    return replace(model, more=(*model.more, *more))
-
-
-def _centre_start(model: FitModel, link: str, step: Mapping[str, float]) -> dict[str, float]:
-    body = model.mechanism.links[model.mechanism.names.index(link)]
-    moments = [step[name] for name in _added(link, mass=False)]
-    return {
-        f"{link}.com.{axis}": place + h / body.mass
-        for axis, place, h in zip("xyz", body.com, moments, strict=True)
-    }  # fmt: skip
-
-
-STRUCTURES.add("centre", StructureKind("another centre of mass of the link of", _centres, _with_centre, _centre_start))
-
-
-def _bodies(model: FitModel) -> list[StructureCandidate]:
-    """Return other centres and inertias of all links as one candidate."""
-    assert model.space is not None
-    known = {*model.space.names, *(one.name for one, _ in model.space.known)}
-    names = [model.mechanism.names[index] for index in turning_links(model.mechanism)]
-    names = [name for name in names if f"{name}.{INERTIA_SCALE}" not in known and f"{name}.{EXTENT[0]}" not in known]
-    columns = tuple(column for name in names for column in _added(name, mass=False))
-    return [StructureCandidate(BODIES, ", ".join(names), columns)] if names else []
-
-
-def _with_bodies(model: FitModel, place: str) -> FitModel:
-    known = {one.name for one in model.more}
-    more = [
-        one
-        for name in place.split(", ")
-        for one in body_coordinates(model.mechanism, model.mechanism.names.index(name))
-        if one.name not in known
-    ]
-    return replace(model, more=(*model.more, *more))
-
-
-BODIES = "bodies"
-"""The structure that is tried last: it frees more than the others, and explains what they do."""
-STRUCTURES.add(
-    BODIES,
-    StructureKind("other centres of mass and inertias of the links of", _bodies, _with_bodies, lambda *_: {}),
-)
+def describe(candidate: StructureCandidate) -> str:
+    """Return a structure in words, such as "a payload on the link of wrist"."""
+    return f"{STRUCTURES[candidate.kind].words} {'every joint' if candidate.place == EVERY else candidate.place}"
 
 
 @dataclass
@@ -197,57 +75,79 @@ class StructureSearch:
         fitting: The fit so far, replaced by the one with a structure that is kept.
         kept: The structures that are kept.
         tried: What was tried, in words, with its share of the error.
+        costs: Held-out cost of the stages, with that of the stage that a structure was fitted on.
     """
 
     fitting: Fitting
     kept: list[StructureCandidate] = field(default_factory=list)
     tried: list[TriedStructure] = field(default_factory=list)
+    costs: dict[str, float] = field(default_factory=dict)
 
     def run(self, costs: Mapping[str, float]) -> "StructureSearch":
         """Try structures while the fit asks for them; `costs` are those of its stages."""
-        stage = self.fitting.stage_of(costs)
+        self.costs = dict(costs)
         for _ in range(_ROUNDS):
             reasons = asks(self.fitting)
-            if not reasons or not self._round(stage, reasons):
+            if reasons and not self.tried:
+                self._settle()
+                reasons = asks(self.fitting)
+            if not reasons or not self._round(reasons):
                 break
         if reasons := asks(self.fitting):
-            self._round(stage, reasons, last=True)
+            self._round(reasons, last=True)
         return self
 
-    def _round(self, stage: FitStage, reasons: Sequence[str], *, last: bool = False) -> bool:
-        """Fit the best candidates, or the one that is tried last; return whether one is kept."""
+    def _settle(self) -> None:
+        """Fit as patiently as with a structure, so that none is kept for what more iterations find."""
+        before, stage = self.fitting.kept, self.fitting.stages[-1]
+        self.fitting.refine(_patient(stage))
+        after = self.fitting.held_out_cost()
+        if after < before.cost:
+            self.costs[list(self.costs)[-1]] = after
+        else:
+            self.fitting.restore(before)
+
+    def _round(self, reasons: Sequence[str], *, last: bool = False) -> bool:
+        """Fit the best candidates, or those that are tried last; return whether one is kept."""
         errors = self._errors(self.fitting)
         tried = {one.name for one in self.tried}
-        ranked = [
-            one for one in screen(self.fitting, stage) if one[0].name not in tried and (one[0].kind == BODIES) == last
-        ]
+        ranked: list[tuple[StructureCandidate, float, dict[str, float]]] = []
+        for one in screen(self.fitting, self._stages):
+            simple = [other[0].kind for other in ranked if other[0].place != EVERY]
+            if STRUCTURES[one[0].kind].last != last or describe(one[0]) in tried:
+                continue
+            if one[0].place == EVERY or one[0].kind not in simple:
+                ranked.append(one)
         for candidate, gain, start in ranked[:_TRIALS]:
             if gain < _LEAST and not last:  # inertias are not among the columns of the screening
                 break
-            trial = fit_with(self.fitting, candidate, start, stage)
+            trial, costs = fit_with(self.fitting, candidate, start, self._stages)
             after = self._errors(trial)
             frames = [frame for frame, _ in errors]
             judgement = judge(errors[0][1], after[0][1], frames, self._blocks)
             self.tried.append(
                 TriedStructure(
-                    name=candidate.name, kept=judgement.kept, share=judgement.share, reason=judgement.reason,
+                    name=describe(candidate), kept=judgement.kept, share=judgement.share, reason=judgement.reason,
                     asked_by=list(reasons), expected=gain,
                 )
             )  # fmt: skip
             if judgement.kept:
                 self.fitting = trial
                 self.kept.append(candidate)
+                names = {stage: name for name, stage in zip(self.costs, self.fitting.stages, strict=True)}
+                self.costs |= {names[stage]: cost for stage, cost in costs.items()}
                 return True
         return False
 
+    @property
+    def _stages(self) -> list[FitStage]:
+        """The stage of the fit, and the longest one, which sees what takes its time to matter."""
+        return list(dict.fromkeys([self.fitting.stage_of(self.costs), self.fitting.stages[-1]]))
+
     def _errors(self, fitting: Fitting) -> list[tuple[int, RolloutErrors]]:
         """Return the errors of held-out roll-outs, once for each horizon [frames]."""
-        settings = fitting.settings
-        windows, frames = held_out_windows(
-            fitting.store, Split.VALIDATION, fitting.past, settings.seconds, settings.rollouts_each
-        )
+        windows, frames = _held_out(fitting)
         self._blocks = blocks_of(windows)
-        fitting.dynamics.physical.set_values(fitting.space.values(fitting.x).detach())
         errors = held_out_errors(fitting.dynamics, fitting.store, windows)
         return [(frame, errors) for frame in frames]
 
@@ -265,52 +165,97 @@ def asks(fitting: Fitting) -> list[str]:
             reasons.append(f"{one.name} is at a bound")
         elif abs(float(x[k])) > IMPLAUSIBLE:
             reasons.append(f"{one.name} is {abs(float(x[k])):.1f} deviations from its declared value")
-    settings = fitting.settings
-    fitting.dynamics.physical.set_values(space.values(x).detach())
-    rest = Ladder(fitting.store, fitting.past, settings).unexplained(fitting.dynamics, fitting.noise)
-    if beyond_noise(rest, fitting.spec, fitting.noise, FRAMES * fitting.spec.dt, settings.networks_from):
-        worst = rest[0]
-        reasons.append(f"the error of {worst.name} is {(worst.error or 0.0) / max(worst.noise, 1e-12):.1f} times noise")
+    reasons += _unexplained(fitting)
     return reasons
 
 
+def _unexplained(fitting: Fitting) -> list[str]:
+    """Return in words how far the errors of held-out roll-outs are above those of a perfect model under noise."""
+    settings = fitting.settings
+    windows, frames = _held_out(fitting)
+    errors = held_out_errors(fitting.dynamics, fitting.store, windows)
+    floor = noise_errors(fitting.dynamics, fitting.store, windows, fitting.past, fitting.noise)
+    both, worst = errors.finite & floor.finite, (0.0, "", 0.0)
+    if not bool(both.any()):
+        return ["no held-out roll-out is finite"]
+    for frame, seconds in zip(frames, settings.seconds, strict=False):
+        ratios = errors.errors[both, frame - 1].mean(0) / floor.errors[both, frame - 1].mean(0).clamp_min(1e-12)
+        ratio, k = torch.max(torch.nan_to_num(ratios), 0)
+        worst = max(worst, (float(ratio), errors.names[int(k)], seconds))
+    rest, name, seconds = worst
+    return [f"the error of {name} after {seconds:.2g} s is {rest:.1f} times noise"] if rest > _REST else []
+
+
+def _held_out(fitting: Fitting) -> tuple[Windows, list[int]]:
+    """Return held-out windows of a fit and its horizons [frames], with the fit's values in its model."""
+    settings = fitting.settings
+    fitting.dynamics.physical.set_values(fitting.space.values(fitting.x).detach())
+    return held_out_windows(fitting.store, Split.VALIDATION, fitting.past, settings.seconds, settings.rollouts_each)
+
+
 @torch.no_grad()
-def screen(fitting: Fitting, stage: FitStage) -> list[tuple[StructureCandidate, float, dict[str, float]]]:
-    """Return the candidates with the share of the cost that each would save, and first values; the best first."""
-    candidates = candidates_for(fitting.model, fitting.settings)
-    columns = list(dict.fromkeys(name for one in candidates for name in one.columns))
-    if not columns:
-        return []
-    space, wide = fitting.space, _widened(fitting, columns)
-    windows = fitting.windows(Split.TRAIN, replace_windows(stage))
-    residuals = fitting.residuals(windows)
-    begun = fitting.start(residuals)
-    point = replace(begun, x=torch.cat([begun.x, begun.x.new_zeros(1, len(columns))], -1))
-    residuals = residuals.with_space(wide)
+def screen(fitting: Fitting, stages: Sequence[FitStage]) -> list[tuple[StructureCandidate, float, dict[str, float]]]:
+    """Return the candidates with the largest share of a stage's cost that each would save, and first values.
+
+    The best is first.
+    """
+    found: dict[tuple[str, str], tuple[StructureCandidate, float, dict[str, float]]] = {}
+    by_probe: dict[Any, list[StructureCandidate]] = {}
+    for one in candidates_for(fitting.model, fitting.settings):
+        by_probe.setdefault(STRUCTURES[one.kind].probe, []).append(one)
+    for probe, candidates in by_probe.items():
+        more = list({one.name: one for candidate in candidates for one in candidate.columns}.values())
+        wide = fitting.space.extended(fitting.model.mechanism, more)
+        probed = fitting if probe is None else fitting.with_model(probe(fitting.model).with_space(wide))
+        for stage in stages:
+            residuals = probed.residuals(fitting.windows(Split.TRAIN, replace_windows(stage))).with_space(wide)
+            point = fitting.start(residuals, torch.cat([fitting.x, fitting.x.new_zeros(len(more))]))
+            for entry in _screened(fitting, residuals, point, wide, candidates):
+                key = entry[0].kind, entry[0].place
+                found[key] = max(found.get(key, entry), entry, key=lambda one: one[1])
+    best: dict[str, float] = {}
+    for (kind, _), (_, gain, _) in found.items():
+        best[kind] = max(best.get(kind, 0.0), gain)
+    # A structure in one joint is simpler than the same in all, which cannot save less.
+    return sorted(found.values(), key=lambda one: (-best[one[0].kind], one[0].place == EVERY, -one[1]))
+
+
+def _screened(
+    fitting: Fitting, residuals: Residuals, point: Point, wide: CoordinateSpace,
+    candidates: Sequence[StructureCandidate],
+) -> list[tuple[StructureCandidate, float, dict[str, float]]]:  # fmt: skip
+    """Return candidates with what they save, and first values, from the Jacobian at a point."""
     matrix, gradient, _ = reduce(residuals, residuals.normal(point))
     full, right = (part[0] for part in assemble(residuals, matrix, gradient, point))
-    n, more = len(space.names), list(range(len(wide.names), len(right)))
-    before, cost, found = _gain(full, right, space, begun.x[0], more, 0)[0], float(residuals.cost(point)), []
+    space, cost, found = fitting.space, float(residuals.cost(point)), []
+    if not math.isfinite(cost):
+        return []
+    lower, upper = (torch.cat([bound, wide.lower.new_full((len(right) - len(bound),), end)])
+                    for bound, end in ((wide.lower, -torch.inf), (wide.upper, torch.inf)))  # fmt: skip
+    x = torch.cat([point.x[0], right.new_zeros(len(right) - len(wide.names))])
+    shared = [*range(len(space.names)), *range(len(wide.names), len(right))]
+    before = _gain(full, right, x, lower, upper, shared)[0]
     for one in candidates:
-        rows = [n + columns.index(name) for name in one.columns]
-        gain, step = _gain(full, right, space, begun.x[0], [*more, *rows], len(rows))
-        values = {
-            name: wide.coordinates[row].width * float(value)
-            for name, row, value in zip(one.columns, rows, step, strict=True)
-        }
+        rows = [wide.names.index(column.name) for column in one.columns]
+        gain, moved = _gain(full, right, x, lower, upper, [*shared, *rows])
+        values = {column.name: float(column.value(moved[row])) for column, row in zip(one.columns, rows, strict=True)}
         start = STRUCTURES[one.kind].start(fitting.model, one.place, values)
         found.append((one, (gain - before) / cost, start))
-    return sorted(found, key=lambda entry: -entry[1])
+    return found
 
 
 def candidates_for(model: FitModel, settings: IdentificationSettings) -> list[StructureCandidate]:
     """Return the candidates for a robot among the quantities that the settings free."""
     return [
         one
-        for kind, structure in STRUCTURES.items()
-        if any(fnmatchcase(f"{kind}.mass", pattern) for pattern in settings.quantities)
+        for structure in STRUCTURES.values()
+        if any(fnmatchcase(name, pattern) for name in structure.frees for pattern in settings.quantities)
         for one in structure.candidates(model)
     ]
+
+
+def _patient(stage: FitStage) -> FitStage:
+    return msgspec.structs.replace(stage, windows=2 * stage.windows, iterations=_PATIENT)
 
 
 def replace_windows(stage: FitStage) -> FitStage:
@@ -318,36 +263,25 @@ def replace_windows(stage: FitStage) -> FitStage:
     return FitStage(seconds=stage.seconds, windows=min(stage.windows, _WINDOWS), iterations=stage.iterations)
 
 
-def _widened(fitting: Fitting, columns: Sequence[str]) -> CoordinateSpace:
-    """Return the space of a fit with the columns of a screening after its own."""
-    mechanism = fitting.model.mechanism
-    total = sum(link.mass for link in mechanism.links)
-    size = 0.1 * max(reach(mechanism), gyration(mechanism.links[0]))
-    more = [
-        Coordinate(name, 0.0, _HEAVY * total * (1.0 if name.endswith(ADDED[0]) else size), signed=True)
-        for name in columns
-    ]
-    return fitting.space.extended(mechanism, more)
-
-
 def _gain(
-    full: Tensor, right: Tensor, space: CoordinateSpace, x: Tensor, more: list[int], last: int
+    full: Tensor, right: Tensor, x: Tensor, lower: Tensor, upper: Tensor, rows: Sequence[int]
 ) -> tuple[float, Tensor]:
-    """Return how much a Gauss-Newton step lowers the cost, and its `last` entries.
+    """Return how much a Gauss-Newton step over some rows lowers the cost, and where it ends, shape [rows of x].
 
-    It is over the coordinates of a space at x, but for those that it would move across a bound, and over `more` rows.
+    Rows that the step would move across a bound are left out.
     """
-    free = torch.ones(len(x), dtype=torch.bool)
+    free = torch.zeros(len(x), dtype=torch.bool)
+    free[list(rows)] = True
     while True:
-        rows = [*torch.nonzero(free)[:, 0].tolist(), *more]
-        g, h = right[rows], full[rows][:, rows]
+        kept = torch.nonzero(free)[:, 0]
+        g, h = right[kept], full[kept][:, kept]
         damped = h + 1e-9 * torch.diag(h.diagonal().clamp_min(1e-12))
         step = -torch.linalg.solve_ex(damped, g[:, None])[0][:, 0]
         moved = x.clone()
-        moved[free] += step[: int(free.sum())]
-        out = free & (((x <= space.lower) & (moved < x)) | ((x >= space.upper) & (moved > x)))
+        moved[kept] += step
+        out = free & (((x <= lower) & (moved < x)) | ((x >= upper) & (moved > x)))
         if not bool(out.any()):
-            return float(-0.5 * g @ step), step[len(step) - last :]
+            return float(-0.5 * g @ step), torch.minimum(torch.maximum(moved, lower), upper)
         free &= ~out
 
 
@@ -356,14 +290,19 @@ def with_structure(
 ) -> FitModel:
     """Return a robot with a candidate, with the priors of a space and the same quantities of the engine."""
     built = STRUCTURES[candidate.kind].build(model, candidate.place)
-    words = f"{model.structure} and {candidate.name}" if model.structure else candidate.name
+    words = " and ".join(filter(None, (model.structure, describe(candidate))))
     built = replace(built, structure=words).in_prior_deviations(settings, spare=space.quantities)
     assert built.space is not None
     return built.with_space(built.space.with_widths(space.widths))
 
 
-def fit_with(fitting: Fitting, candidate: StructureCandidate, start: Mapping[str, float], stage: FitStage) -> Fitting:
-    """Return the fit with a candidate, from where the fit without it ended."""
+def fit_with(
+    fitting: Fitting, candidate: StructureCandidate, start: Mapping[str, float], stages: Sequence[FitStage]
+) -> tuple[Fitting, dict[FitStage, float]]:
+    """Return the fit with a candidate, from where the fit without it ended, and its held-out cost by stage.
+
+    It is that of the stage with the lowest cost.
+    """
     model = with_structure(fitting.model, candidate, fitting.space, fitting.settings)
     trial = fitting.with_model(model)
     space, own = trial.space, fitting.space.names
@@ -376,5 +315,12 @@ def fit_with(fitting: Fitting, candidate: StructureCandidate, start: Mapping[str
     # What the missing structure has driven far away begins anew.
     fresh = torch.tensor([name not in own for name in space.names])
     trial.x = space.clip(torch.where((trial.x.abs() > IMPLAUSIBLE) & ~fresh, space.declared, trial.x))
-    trial.refine(stage)
-    return trial
+    begun, ends = trial.x, []
+    for stage in stages:
+        trial.x, trial.local = begun.clone(), dict(fitting.local)
+        trial.refine(_patient(stage) if stage == fitting.stages[-1] else stage)
+        ends.append((trial.held_out_cost(), trial.x, trial.local))
+    best = min(range(len(ends)), key=lambda k: ends[k][0])
+    _, trial.x, trial.local = ends[best]
+    trial.ends = torch.stack([x for _, x, _ in ends])
+    return trial, {stage: cost for stage, (cost, _, _) in zip(stages, ends, strict=True)}

@@ -78,7 +78,7 @@ def free_space(
     robot: Robot, mechanism: Mechanism, declared: Mapping[str, float], quantities: Sequence[str],
     asked: Sequence[str] = (), prior: Mapping[str, float | str] = MappingProxyType({}),
     known: Mapping[str, float] = MappingProxyType({}), *, more: Sequence[Coordinate] = (), carrier: str = "",
-    spare: Sequence[str] = (),
+    spare: Sequence[str] = (), recorded: Sequence[str] = (),
 ) -> CoordinateSpace:  # fmt: skip
     """Return the coordinates of free quantities, each in standard deviations of its prior.
 
@@ -94,6 +94,7 @@ def free_space(
         more: Further coordinates of the default set, as of another structure.
         carrier: Joint of the link with a payload; empty for the floating base, if there is one.
         spare: Further quantities of the space's values (`CoordinateSpace`).
+        recorded: Quantities that the log gives by run, and that are not fitted.
 
     Raises:
         InputError: A name matches nothing, or a width, bound or known value is invalid.
@@ -110,6 +111,7 @@ def free_space(
                 declared=one.declared_value,
             )  # fmt: skip
     free |= {one.name: one for one in more}
+    free = {name: one for name, one in free.items() if not one.quantities or not set(one.quantities) <= set(recorded)}
     held = _known(known, default, mechanism, declared)
     if (set(free) | {one.name for one, _ in held}) & set(PAYLOAD):  # a payload is one body
         free |= {name: free.get(name, default[name]) for name in PAYLOAD}
@@ -122,7 +124,14 @@ def free_space(
         one = coordinates[k]
         coordinates[k] = replace(one, width=width if one.signed else width / (one.nominal + one.size))
     return CoordinateSpace(
-        mechanism, coordinates, limbs_of(mechanism), declared, known=held, carrier=carrier, spare=spare
+        mechanism,
+        coordinates,
+        limbs_of(mechanism),
+        declared,
+        known=held,
+        carrier=carrier,
+        spare=spare,
+        recorded=recorded,
     )
 
 

@@ -224,7 +224,7 @@ class CoordinateSpace(BoxedSpace):
     def __init__(
         self, mechanism: Mechanism, coordinates: Sequence[Coordinate], limbs: Mapping[str, Sequence[str]],
         declared: Mapping[str, float], *, known: Sequence[tuple[Coordinate, float]] = (), carrier: str = "",
-        spare: Sequence[str] = (),
+        spare: Sequence[str] = (), recorded: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """Prepare the coordinates.
 
@@ -236,11 +236,13 @@ class CoordinateSpace(BoxedSpace):
             known: Further coordinates, each with its value.
             carrier: Joint of the link with the payload; empty for the first.
             spare: Further quantities of `values`, on which other coordinates of the same model may act.
+            recorded: Quantities of `values` that the log gives by run; nothing acts on them.
         """
         self.coordinates, self.known = tuple(coordinates), tuple(known)
         self.names = tuple(one.name for one in coordinates)
         self._declared, self._limbs = dict(declared), {name: tuple(links) for name, links in limbs.items()}
         self._index = {name: k for k, name in enumerate(self.names)}
+        self._recorded = tuple(recorded)
         self._known = {one.name: value for one, value in known}
         self.carrier = (carrier or mechanism.links[0].joint.name) if self.has(PAYLOAD[0]) else ""
         self._added = [name for name in mechanism.names if f"{name}.{ADDED[0]}" in self._index]
@@ -251,7 +253,7 @@ class CoordinateSpace(BoxedSpace):
             torch.tensor([one.of(one.declared_value) for one in coordinates], dtype=torch.float64)
         )
         self.nominal = torch.zeros(len(self.names), dtype=torch.float64).clamp(self.lower, self.upper)
-        self.quantities = tuple(dict.fromkeys([*spare, *self._quantities()]))
+        self.quantities = tuple(dict.fromkeys([*spare, *self._quantities(), *recorded]))
 
     def _bounds(self) -> tuple[list[float], list[float]]:
         ranges = [one.range for one in self.coordinates]
@@ -309,7 +311,7 @@ class CoordinateSpace(BoxedSpace):
         """Return this space with further coordinates after its own, which act on the same quantities."""
         return CoordinateSpace(
             mechanism, (*self.coordinates, *more), self._limbs, self._declared, known=self.known, carrier=self.carrier,
-            spare=self.quantities,
+            spare=self.quantities, recorded=self._recorded,
         )  # fmt: skip
 
     @property
@@ -330,7 +332,7 @@ class CoordinateSpace(BoxedSpace):
     def lean(self) -> "CoordinateSpace":
         """This space without spare quantities."""
         space = copy.copy(self)
-        space.quantities = self.acting
+        space.quantities = tuple(dict.fromkeys([*self.acting, *self._recorded]))
         return space
 
     def has(self, name: str) -> bool:

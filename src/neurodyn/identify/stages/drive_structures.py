@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Structures of drives that a declaration may lack: friction that grows with load."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+from msgspec import UNSET
+
+from neurodyn.core.description.drive import ACTUATOR, Drive
+from neurodyn.identify.ladder.structures import FitModel
+from neurodyn.identify.stages.structure_kinds import EVERY, StructureCandidate, StructureKind
+from neurodyn.identify.unknowns.quantities import effort
+from neurodyn.identify.unknowns.search_space import Coordinate
+
+_SHARE, _LEAST_SHARE = 0.05, 0.02
+"""Size of friction per torque below which it does not matter, and where a search begins: at 0 it has no derivative."""
+_STATIC, _LEAST_STATIC = 0.05, 0.005
+"""The same for static friction, as shares of the largest torque."""
+
+
+def _rigid(model: FitModel) -> list[str]:
+    """Return the joints with a drive of their own, without a spring, whose friction does not depend on load."""
+    drives = model.mechanism.drives
+    return [
+        name for name in model.robot.actuated
+        if name in drives and not (drives[name].acts_elsewhere or drives[name].prescribes_motion)
+        and not drives[name].elastic and not drives[name].loaded
+    ]  # fmt: skip
+
+
+def places_of(model: FitModel, place: str, joints: Sequence[str]) -> list[str]:
+    """Return the joints of a place."""
+    return list(joints) if place == EVERY else [place]
+
+
+def _frictions(model: FitModel) -> list[StructureCandidate]:
+    joints = _rigid(model)
+    places = [*joints, EVERY] if len(joints) > 1 else joints
+    return [
+        StructureCandidate(
+            "friction", place,
+            tuple(one for joint in places_of(model, place, joints) for one in _coordinates(model, joint)[:3]),
+        )
+        for place in places
+    ]  # fmt: skip
+
+
+def _coordinates(model: FitModel, joint: str) -> list[Coordinate]:
+    index = model.mechanism.names.index(joint)
+    torque = effort(model.robot, model.mechanism, index)
+    begin, speed = f"{ACTUATOR}{joint}", model.mechanism.drives[joint].stribeck_speed
+
+    def positive(what: str, nominal: float, size: float, unit: str) -> Coordinate:
+        name = f"{begin}.{what}"
+        return Coordinate(name, nominal, 1.0, size, quantities=(name,), unit=unit, declared=0.0)
+
+    return [
+        positive("load_motor", _LEAST_SHARE, _SHARE, "1"),
+        positive("load_external", _LEAST_SHARE, _SHARE, "1"),
+        positive("stribeck", _LEAST_STATIC * torque, _STATIC * torque, "N m"),
+        Coordinate(f"{begin}.stribeck_speed", speed, 1.0, quantities=(f"{begin}.stribeck_speed",), unit="rad/s"),
+    ]
+
+
+def _with_loads(model: FitModel, joints: Sequence[str]) -> FitModel:
+    """Return a robot whose friction in some joints may depend on load, but does not yet."""
+
+    def loaded(drive: Drive) -> Drive:
+        return msgspec.structs.replace(
+            drive, load_motor=0.0, load_external=0.0 if drive.load_external is UNSET else drive.load_external
+        )
+
+    drives = {name: loaded(one) if name in joints else one for name, one in model.mechanism.drives.items()}
+    return replace(model, mechanism=msgspec.structs.replace(model.mechanism, drives=drives))
+
+
+def _with_friction(model: FitModel, place: str) -> FitModel:
+    joints = places_of(model, place, _rigid(model))
+    more = [one for joint in joints for one in _coordinates(model, joint)]
+    return replace(_with_loads(model, joints), more=(*model.more, *more))
+
+
+def _friction_start(model: FitModel, place: str, step: Mapping[str, float]) -> dict[str, float]:
+    """Begin with what the screening says, within what gears have."""
+    return {name: min(value, 0.5) if ".load_" in name else value for name, value in step.items()}
+
+
+LOADED_FRICTION = StructureKind(
+    "friction that grows with load in the drive of", _frictions, _with_friction, _friction_start, ("friction.load",),
+    lambda model: _with_loads(model, _rigid(model)),
+)  # fmt: skip
