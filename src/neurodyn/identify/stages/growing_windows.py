@@ -364,9 +364,7 @@ class Fitting:
             if stage == last:
                 self.rescale(stage)
                 self.trade(self.residuals(windows))
-            residuals = self.residuals(windows, early=stage != last)
-            self._search_from([self.x] if stage != last else [self.x, self.space.converted(first, space)],
-                              residuals, stage.iterations, name)  # fmt: skip
+            self._search(self.residuals(windows, early=stage != last), stage.iterations, name)
             ends[name] = self.space, self.x, self.local
             if stage != last:
                 self.widen()
@@ -412,20 +410,6 @@ class Fitting:
         dynamics = replace(self.model, engine=fine).dynamics(self.store, self.dynamics.threads)
         moved = shift_towards(residuals, point, residuals.with_dynamics(dynamics).errors(point))
         return torch.cat([between, moved[None]])
-
-    def _search_from(self, starts: Sequence[Tensor], residuals: Residuals, iterations: int, name: str) -> None:
-        """Search from several starts, and keep the end with the lowest cost.
-
-        Short windows tell of noise where sensors are coarse, and the end of their search may be a bad start.
-        """
-        ends: list[tuple[float, Tensor, dict[str, Tensor]]] = []
-        local = self.local
-        for start in starts:
-            if not any(torch.equal(start, one) for one in starts[: len(ends)]):
-                self.x, self.local = start, dict(local)
-                cost = self._search(residuals, iterations, name)
-                ends.append((cost if math.isfinite(cost) else _WORST, self.x, self.local))
-        _, self.x, self.local = min(ends, key=lambda end: end[0])
 
     def _search(self, residuals: Residuals, iterations: int, name: str, bar: float = math.inf) -> float:
         columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))

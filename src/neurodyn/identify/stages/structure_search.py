@@ -53,7 +53,7 @@ _LEAST = 0.02
 _REST = 3.0
 """Ratio of held-out errors to those of a perfect model under the sensors' noise above which a fit asks."""
 _PATIENT = 25
-"""Most iterations of a fit with a structure over the longest windows, of which it takes twice as many."""
+"""Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
 
 
 STRUCTURES: Registry[StructureKind] = Registry(
@@ -82,6 +82,7 @@ class StructureSearch:
     kept: list[StructureCandidate] = field(default_factory=list)
     tried: list[TriedStructure] = field(default_factory=list)
     costs: dict[str, float] = field(default_factory=dict)
+    _begin: Tensor | None = None
 
     def run(self, costs: Mapping[str, float]) -> "StructureSearch":
         """Try structures while the fit asks for them; `costs` are those of its stages."""
@@ -100,6 +101,7 @@ class StructureSearch:
     def _settle(self) -> None:
         """Fit as patiently as with a structure, so that none is kept for what more iterations find."""
         before, stage = self.fitting.kept, self.fitting.stages[-1]
+        self._begin = before.x
         self.fitting.refine(_patient(stage))
         after = self.fitting.held_out_cost()
         if after < before.cost:
@@ -121,7 +123,7 @@ class StructureSearch:
         for candidate, gain, start in ranked[:_TRIALS]:
             if gain < _LEAST and not last:  # inertias are not among the columns of the screening
                 break
-            trial, costs = fit_with(self.fitting, candidate, start, self._stages)
+            trial, costs = fit_with(self.fitting, candidate, start, self._stages, self._begin)
             after = self._errors(trial)
             frames = [frame for frame, _ in errors]
             judgement = judge(errors[0][1], after[0][1], frames, self._blocks)
@@ -132,7 +134,7 @@ class StructureSearch:
                 )
             )  # fmt: skip
             if judgement.kept:
-                self.fitting = trial
+                self.fitting, self._begin = trial, None
                 self.kept.append(candidate)
                 names = {stage: name for name, stage in zip(self.costs, self.fitting.stages, strict=True)}
                 self.costs |= {names[stage]: cost for stage, cost in costs.items()}
@@ -212,7 +214,9 @@ def screen(fitting: Fitting, stages: Sequence[FitStage]) -> list[tuple[Structure
             point = fitting.start(residuals, torch.cat([fitting.x, fitting.x.new_zeros(len(more))]))
             for entry in _screened(fitting, residuals, point, wide, candidates):
                 key = entry[0].kind, entry[0].place
-                found[key] = max(found.get(key, entry), entry, key=lambda one: one[1])
+                before = found.get(key, entry)
+                # Steps over short windows are nearly linear, and better starts where they show something.
+                found[key] = entry if before[1] < _LEAST < entry[1] else before
     best: dict[str, float] = {}
     for (kind, _), (_, gain, _) in found.items():
         best[kind] = max(best.get(kind, 0.0), gain)
@@ -297,28 +301,33 @@ def with_structure(
 
 
 def fit_with(
-    fitting: Fitting, candidate: StructureCandidate, start: Mapping[str, float], stages: Sequence[FitStage]
-) -> tuple[Fitting, dict[FitStage, float]]:
+    fitting: Fitting, candidate: StructureCandidate, start: Mapping[str, float], stages: Sequence[FitStage],
+    begin: Tensor | None = None,
+) -> tuple[Fitting, dict[FitStage, float]]:  # fmt: skip
     """Return the fit with a candidate, from where the fit without it ended, and its held-out cost by stage.
 
-    It is that of the stage with the lowest cost.
+    It is that of the stage with the lowest cost. `begin` are other coordinates of the fit to begin with: what more
+    iterations found without the candidate stands in for it.
     """
+    begin = fitting.x if begin is None else begin
     model = with_structure(fitting.model, candidate, fitting.space, fitting.settings)
     trial = fitting.with_model(model)
     space, own = trial.space, fitting.space.names
     trial.x = space.declared.clone()
     for k, one in enumerate(space.coordinates):
         if one.name in own:
-            trial.x[k] = fitting.x[own.index(one.name)]
+            trial.x[k] = begin[own.index(one.name)]
         elif one.name in start:
             trial.x[k] = one.of(start[one.name])
     # What the missing structure has driven far away begins anew.
     fresh = torch.tensor([name not in own for name in space.names])
     trial.x = space.clip(torch.where((trial.x.abs() > IMPLAUSIBLE) & ~fresh, space.declared, trial.x))
     begun, ends = trial.x, []
+    of_drives = STRUCTURES[candidate.kind].probe is not None
+    stages = stages if of_drives else stages[:1]  # bodies show in short windows, whose fits are better conditioned
     for stage in stages:
         trial.x, trial.local = begun.clone(), dict(fitting.local)
-        trial.refine(_patient(stage) if stage == fitting.stages[-1] else stage)
+        trial.refine(_patient(stage) if of_drives and stage == fitting.stages[-1] else stage)
         ends.append((trial.held_out_cost(), trial.x, trial.local))
     best = min(range(len(ends)), key=lambda k: ends[k][0])
     _, trial.x, trial.local = ends[best]
