@@ -14,17 +14,17 @@ LEG = """
 </body>
 """
 MODEL = """
-<mujoco><option timestep=".002" {option}/>
+<mujoco><compiler {compiler}/><option timestep=".002" {option}/>
 <worldbody><geom type="plane" size="5 5 .1" contype="1" conaffinity="1"/>{leg}</worldbody>
 <actuator><motor name="hip" joint="hip" {motor}/><motor name="knee" joint="knee" ctrlrange="-5 5" {other}/></actuator>
 {more}</mujoco>
 """
 
 
-def declared(folder, option="", motor='ctrlrange="-8 8"', other="", more="", **parts):
+def declared(folder, option="", compiler="", motor='ctrlrange="-8 8"', other="", more="", **parts):
     file = folder / "leg.xml"
     leg = LEG.format(**{name: parts.get(name, "") for name in ("hip", "knee", "shin", "geom")})
-    file.write_text(MODEL.format(option=option, leg=leg, motor=motor, other=other, more=more))
+    file.write_text(MODEL.format(option=option, compiler=compiler, leg=leg, motor=motor, other=other, more=more))
     return compare(file, folder / "declared")
 
 
@@ -35,11 +35,21 @@ def declared(folder, option="", motor='ctrlrange="-8 8"', other="", more="", **p
         {"motor": 'ctrlrange="-8 3" gear="2"'},  # pushes harder than it pulls
         {"motor": 'ctrlrange="-8 8" forcerange="-4 6"'},
         {"hip": 'actuatorfrcrange="-4 6"'},
+        {"compiler": 'settotalmass="1" boundmass=".5"'},
         {"shin": 'gravcomp=".8"', "knee": 'actuatorgravcomp="true"'},
         {"option": 'actuatorgroupdisable="2"', "other": 'group="2"'},
         {"more": '<equality><connect body1="shin" body2="foot" anchor="0 0 0"/></equality>'},
     ],
-    ids=["plain", "asymmetric", "force range", "joint range", "carried", "disabled", "within a link"],
+    ids=[
+        "plain",
+        "asymmetric",
+        "force range",
+        "joint range",
+        "total of bounded masses",
+        "carried",
+        "disabled",
+        "within a link",
+    ],
 )
 def test_a_leg_moves_as_in_plain_mujoco(features, tmp_path):
     assert declared(tmp_path, **features).what == ""

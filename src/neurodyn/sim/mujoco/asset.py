@@ -151,6 +151,7 @@ def keep_masses(path: Path, spec: Any) -> None:
         return
     model = compile_asset(path, spec)
     spec.compiler.settotalmass = -1
+    spec.compiler.boundmass = spec.compiler.boundinertia = 0.0  # bounds come before the total
     spec.compiler.inertiafromgeom = import_mujoco().mjtInertiaFromGeom.mjINERTIAFROMGEOM_FALSE
     for body in spec.bodies[1:]:
         built = model.body(body.name)
