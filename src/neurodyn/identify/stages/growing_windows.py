@@ -234,7 +234,7 @@ class Fitting:
     def windows(self, split: Split, stage: FitStage) -> Windows:
         """Return the windows of a stage, with the commands before them."""
         frames, settings = min(stage_frames(stage, self.spec.dt), self._longest()), self.settings
-        most = _most_windows(stage, frames, self._recorded(split), self._seconds())
+        most = most_windows(stage, frames, self._recorded(split), self._seconds())
         whole = self.past + frames
         windows = select_windows(self.store, split, whole, most=most, moving=settings.moving, seed=settings.seed)
         return windows.after(self.past)
@@ -251,8 +251,8 @@ class Fitting:
         whole = seconds / self.spec.dt
         further = whole * own / max(1, int(self.store.lengths.sum()))
         both = own + further
-        now = _most_windows(stage, frames, own, runs)
-        then = _most_windows(stage, frames, both, [*(runs or [own * self.spec.dt]), seconds])
+        now = most_windows(stage, frames, own, runs)
+        then = most_windows(stage, frames, both, [*(runs or [own * self.spec.dt]), seconds])
         before, after = (min(windows, own / frames) for windows in (now, then * own / both))
         return min(1.0, after / before), min(then * further / both, further / frames) / (whole / frames)
 
@@ -480,7 +480,7 @@ def first_coordinates(space: CoordinateSpace, measured: Delay | None = None) -> 
     return space.clip(x)
 
 
-def _most_windows(stage: FitStage, frames: int, recorded: float, runs: Sequence[float]) -> int:
+def most_windows(stage: FitStage, frames: int, recorded: float, runs: Sequence[float]) -> int:
     """Return the most windows of some frames in a stage.
 
     Args:
