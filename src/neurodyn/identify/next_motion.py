@@ -28,7 +28,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.artifacts import write_text
@@ -44,12 +43,12 @@ from neurodyn.identify.fit.intervals import Identifiability
 from neurodyn.identify.fit.least_squares import reduce
 from neurodyn.identify.inverse_dynamics import TorqueModel, TorqueSamples
 from neurodyn.identify.motion.limits import MotionLimits
+from neurodyn.identify.motion.roles import Pose, Role
 from neurodyn.identify.motion.waves import moves, sines
 from neurodyn.identify.result import CONFIDENCE, NextMotion
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.unknowns.search_space import Coordinate
 from neurodyn.multibody.engine import nominal
-from neurodyn.robots import Robot
 from neurodyn.robots.plausible import declared_bounds
 from neurodyn.sim.mujoco.clearance import RobotClearance
 
@@ -81,57 +80,6 @@ _POSES = 30
 """Frames of least motion in the logs that may be the pose of rest."""
 _CHECKED, _CHECKED_FINALLY = 12.5, 50.0
 """Rates at which contacts are looked for, in candidates and in the chosen motion [Hz]."""
-
-
-@dataclass(frozen=True)
-class Pose:
-    """The pose of rest.
-
-    Attributes:
-        q: Positions, shape [nq].
-        command: Commands that hold it, shape [nu].
-        source: Where it comes from.
-    """
-
-    q: Tensor
-    command: Tensor
-    source: str
-
-
-@dataclass(frozen=True)
-class Role:
-    """What a command does.
-
-    Attributes:
-        joint: Index of its joint among the limits' joints; None if it acts elsewhere.
-        kind: "target" of a joint's position, "torque", or another "command".
-        scale: Command per unit of target or torque.
-    """
-
-    joint: int | None
-    kind: str
-    scale: float = 1.0
-
-    @classmethod
-    def of(cls, robot: Robot, name: str, joints: tuple[str, ...]) -> "Role":
-        """Return the role of a robot's command."""
-        drive, joint = robot.drives.get(name), name
-        if drive is None:
-            return cls(joints.index(name), "torque")
-        if drive.acts_elsewhere:
-            if drive.transmission is UNSET or list(drive.transmission.values()) != [1.0]:
-                return cls(None, "command")
-            joint = drive.joints[0]
-        place = joints.index(joint) if joint in joints else None
-        per_command = None if drive.per_command is UNSET else drive.per_command
-        if drive.kind in ("pd", "servo"):
-            return cls(place, "target")
-        if drive.kind == "affine" and per_command is not None and per_command > 0.0:
-            stiffness = drive.kp or 0.0
-            if stiffness > 0.0:
-                return cls(place, "target", stiffness / per_command)
-            return cls(place, "torque", 1.0 / per_command)
-        return cls(place, "torque" if drive.kind == "torque" else "command")
 
 
 @dataclass(frozen=True, eq=False)
@@ -555,7 +503,8 @@ class _MotionSearch:
                     [self._drive_torque(command, role, part.path, part.commands[None], 0, known) for part in parts]
                 )
         write_text(out / EXPECTED, _table(self.dt, expected))
-        order = (now - then).argsort(descending=True)[:_NAMED].tolist()
+        free = torch.where(self.analysis.bound, 0.0, now - then)  # an interval at a bound says nothing
+        order = [k for k in free.argsort(descending=True)[:_NAMED].tolist() if float(free[k]) > 0.0]
         coordinates, reach = self.fitting.space.coordinates, student_t(self.analysis.degrees, CONFIDENCE)
         return NextMotion(
             file=FILE, kind="target" if self._torque_driven else self.spec.control_kind,
