@@ -11,8 +11,10 @@ heading. `z` is the error over its own standard deviation (root mean square): 1 
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -23,7 +25,7 @@ from _common import single_thread, write_result
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.dynamics import Dynamics
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
-from neurodyn.estimate import EstimatedRun, EstimationSettings, SensedRun, smooth_base
+from neurodyn.estimate import BaseEstimate, EstimatedRun, EstimationSettings, SensedRun, filter_base, smooth_base
 from neurodyn.geometry import rotation
 from neurodyn.sim.declaration.declare import declare
 
@@ -123,18 +125,24 @@ def measure(robot: str, seed: int, name: str, args: argparse.Namespace) -> dict[
     settings = EstimationSettings(
         imu=Sensor(kind="imu", position=place.position, quaternion=place.quaternion), specific_force="before"
     )
-    figures: dict[str, float] = {}
     runs = [sensed(log, settings.imu) for log in logs if settings.imu is not None]
-    began = time.process_time()
-    estimate = smooth_base(dynamics, runs, settings)
-    spent = time.process_time() - began
-    parts = [errors(run, log, dynamics) for run, log in zip(estimate, logs, strict=True)]
-    for key in parts[0]:
-        mean = float(torch.cat([part[key] for part in parts]).mean())
-        figures[key] = mean**0.5 if key.startswith("z ") else mean
-    figures["cpu_seconds"] = spent
-    words = ", ".join(f"{key} {value:.3g}" for key, value in figures.items())
-    print(f"{robot} {seed}, {name} model, smoother over {len(runs)} runs: {words}", flush=True)
+    ways: dict[str, Callable[[], BaseEstimate]] = {
+        "legs alone": lambda: smooth_base(dynamics, runs, msgspec.structs.replace(settings, rounds=0)),
+        "smoother": lambda: smooth_base(dynamics, runs, settings),
+        "filter": lambda: filter_base(dynamics, runs, settings),
+    }
+    figures: dict[str, float] = {}
+    for way in args.ways:
+        began = time.process_time()
+        estimate = ways[way]()
+        spent = time.process_time() - began
+        parts = [errors(run, log, dynamics) for run, log in zip(estimate, logs, strict=True)]
+        means = {key: float(torch.cat([part[key] for part in parts]).mean()) for key in parts[0]}
+        found = {key: mean**0.5 if key.startswith("z ") else mean for key, mean in means.items()}
+        found["cpu_seconds"] = spent
+        words = ", ".join(f"{key} {value:.3g}" for key, value in found.items())
+        print(f"{robot} {seed}, {name} model, {way}, {len(runs)} runs: {words}", flush=True)
+        figures |= {f"{way}: {key}": value for key, value in found.items()}
     return figures
 
 
@@ -143,6 +151,7 @@ def main() -> None:
     parser.add_argument("--robots", nargs="+", default=["ant"], choices=sorted(MOUNTINGS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--models", nargs="+", default=["right"])
+    parser.add_argument("--ways", nargs="+", default=["legs alone", "smoother", "filter"])
     parser.add_argument("--runs", type=int, default=1000, help="most runs of a log")
     parser.add_argument("--folder", type=Path, default=Path("runs/base_states"))
     parser.add_argument("--asset", type=Path, default=Path("go1.xml"), help="go1.xml of mjlab's asset zoo")

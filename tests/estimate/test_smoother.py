@@ -11,7 +11,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.estimate import ERRORS, SensedRun, smooth_base
 from neurodyn.estimate.chain import ChainEquations
-from neurodyn.estimate.inertial import inertial_residuals, spins
+from neurodyn.estimate.inertial import inertial_errors, spins
 from neurodyn.estimate.smoother import BaseProblem
 from neurodyn.estimate.standing import standing_residuals
 from neurodyn.estimate.track import SIZE, BaseTrack
@@ -44,7 +44,7 @@ def test_standing_legs_have_the_derivatives_of_differences():
     problem, track = _problem()
 
     def residuals(moved: BaseTrack, which: int = 0):
-        spin = spins(track, problem.inertial, problem.mounting)  # held, as in the derivatives
+        spin = spins(track, problem.inertial.spin, problem.mounting)  # held, as in the derivatives
         felt = torch.full_like(moved.height, 20.0)
         return standing_residuals(moved, problem.legs, spin, felt, problem.mounting, problem.settings)
 
@@ -62,9 +62,9 @@ def test_inertial_steps_have_the_derivatives_of_differences():
     given = problem.inertial, problem.mounting, problem.settings, problem.model.gravity
     near = problem.first()  # rotations between frames are small, as they are near a solution
     track = BaseTrack(near.quaternion, track.velocity, track.height, track.gyroscope, track.accelerometer)
-    _, here, following = inertial_residuals(track, *given)
+    _, here, following = inertial_errors(track, *given).whitened()
     for t in (3, 8):
-        numeric = _differences(lambda x: inertial_residuals(x, *given)[0], track, slice(t, t + 1))
+        numeric = _differences(lambda x: inertial_errors(x, *given).whitened()[0], track, slice(t, t + 1))
         off = numeric[:, t] - here[:, t]
         scale = here[:, t].abs().amax((-1, -2), keepdim=True)
         # The vertical velocity's small dependence on the rotation is left out; rotations are small within frames.
@@ -121,7 +121,7 @@ def test_the_chain_solves_and_inverts_as_dense_algebra_does():
         torch.testing.assert_close(chain.covariance()[run], blocks)
 
 
-def _errors(run, truth) -> tuple[float, float, float]:
+def errors_of(run, truth) -> tuple[float, float, float]:
     """Mean errors of velocity, in axes of the heading, height and angular velocity."""
 
     def level(quaternion: Tensor, vector: Tensor) -> Tensor:
@@ -140,7 +140,7 @@ def test_a_hopping_robot_is_followed():
     estimate = smooth_base(model(), list(runs), SETTINGS)
     assert len(estimate) == 2
     for run, truth in zip(estimate, truths, strict=True):
-        velocity, height, spin = _errors(run, truth)
+        velocity, height, spin = errors_of(run, truth)
         assert velocity < 0.03
         assert height < 0.003
         assert spin < 0.03
@@ -152,7 +152,7 @@ def test_a_hopping_robot_is_followed():
 
 def test_without_an_attitude_the_gyroscope_and_gravity_do():
     run, truth = hop(3.0)
-    velocity, height, _ = _errors(smooth_base(model(), replace(run, attitude=None), SETTINGS)[0], truth)
+    velocity, height, _ = errors_of(smooth_base(model(), replace(run, attitude=None), SETTINGS)[0], truth)
     assert velocity < 0.1
     assert height < 0.01
 
@@ -161,7 +161,7 @@ def test_gaps_of_an_imu_are_filled_and_absent_ones_refused():
     run, truth = hop(3.0)
     force = run.specific_force.clone()
     force[10], force[40:42] = torch.nan, torch.nan
-    velocity, _, _ = _errors(smooth_base(model(), replace(run, specific_force=force), SETTINGS)[0], truth)
+    velocity, _, _ = errors_of(smooth_base(model(), replace(run, specific_force=force), SETTINGS)[0], truth)
     assert velocity < 0.1
     with pytest.raises(InputError, match="0 rows of a run have a reading"):
         replace(run, specific_force=torch.full_like(force, torch.nan))

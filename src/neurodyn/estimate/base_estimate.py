@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.estimate.inertial import spins
+from neurodyn.estimate.robust import ModelScatter
 from neurodyn.estimate.track import ACCELEROMETER, GYROSCOPE, HEIGHT, TURN, VELOCITY, BaseTrack, skew
 from neurodyn.geometry import rotation
 
@@ -67,11 +68,13 @@ class BaseEstimate:
         runs: The runs.
         shapes: Names of the shapes in `EstimatedRun.contacts`.
         errors: Names of the coordinates of the covariances.
+        scatter: How far the model was trusted; None if it was not used.
     """
 
     runs: tuple[EstimatedRun, ...]
     shapes: tuple[str, ...]
     errors: tuple[str, ...] = ERRORS
+    scatter: ModelScatter | None = None
 
     def __getitem__(self, index: int) -> EstimatedRun:
         return self.runs[index]
@@ -83,9 +86,11 @@ class BaseEstimate:
         return iter(self.runs)
 
 
-def estimate_of(problem: "BaseProblem", track: BaseTrack, covariance: Tensor) -> BaseEstimate:
+def estimate_of(
+    problem: "BaseProblem", track: BaseTrack, covariance: Tensor, scatter: ModelScatter | None = None
+) -> BaseEstimate:
     """Return an estimate from a track and the covariance of its errors, shape [runs, frames, SIZE, SIZE]."""
-    spin = spins(track, problem.inertial, problem.mounting)
+    spin = spins(track, problem.inertial.spin, problem.mounting)
     arm = problem.model.arms(track.quaternion)
     origin = rotation.rotate(track.quaternion, problem.mounting.position.expand(spin.shape))
     drift = track.velocity - torch.linalg.cross(spin, origin)
@@ -98,7 +103,7 @@ def estimate_of(problem: "BaseProblem", track: BaseTrack, covariance: Tensor) ->
     parts = (position, track.quaternion, linear, spin, spread, touching, track.gyroscope, track.accelerometer)
     lengths = problem.sensed.lengths.tolist()
     runs = (EstimatedRun(*(part[k, :length] for part in parts)) for k, length in enumerate(lengths))
-    return BaseEstimate(tuple(runs), shapes)
+    return BaseEstimate(tuple(runs), shapes, scatter=scatter)
 
 
 def _spread(problem: "BaseProblem", track: BaseTrack, covariance: Tensor, spin: Tensor, arm: Tensor) -> Tensor:

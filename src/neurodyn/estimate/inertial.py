@@ -58,6 +58,14 @@ class InertialSteps:
         velocity_noise = dt * (settings.accelerometer_noise**2 + missed + turned).sqrt()
         return cls(spin, 0.5 * (spin[:, 1:] + spin[:, :-1]), force, turn_noise, velocity_noise, dt)
 
+    def repeated(self, times: int) -> "InertialSteps":
+        """Return each run several times."""
+        parts = (
+            x.repeat_interleave(times, 0)
+            for x in (self.spin, self.turn, self.force, self.turn_noise, self.velocity_noise)
+        )
+        return InertialSteps(*parts, dt=self.dt)
+
     @property
     def felt(self) -> Tensor:
         """Length of the specific force in the frame that begins in a row [m/s^2], shape [runs, frames]."""
@@ -65,10 +73,17 @@ class InertialSteps:
         return torch.cat([force, force[:, -1:]], 1)
 
 
-def spins(track: BaseTrack, inertial: InertialSteps, mounting: ImuMounting) -> Tensor:
-    """Return angular velocities of the base in world axes [rad/s], shape [runs, frames, 3]."""
-    read = inertial.spin - track.gyroscope
-    return rotation.rotate(track.quaternion, read @ mounting.matrix.T)
+def spins(track: BaseTrack, read: Tensor, mounting: ImuMounting) -> Tensor:
+    """Return angular velocities of the base in world axes from those of the gyroscope, shape [runs, frames, 3]."""
+    return rotation.rotate(track.quaternion, (read - track.gyroscope) @ mounting.matrix.T)
+
+
+def upright(felt: Tensor, mounting: ImuMounting) -> Tensor:
+    """Return the rotations of bases at rest, with heading 0, whose IMUs feel specific forces, shape [..., 3]."""
+    up = torch.nn.functional.normalize(felt @ mounting.matrix.T, dim=-1)
+    axis = torch.stack([up[..., 1], -up[..., 0], torch.zeros_like(up[..., 0])], -1)  # up x e_z
+    size = axis.norm(dim=-1, keepdim=True)
+    return rotation.exponential(axis / size.clamp_min(1e-9) * torch.atan2(size, up[..., 2:]))
 
 
 def rises(track: BaseTrack, spin: Tensor, mounting: ImuMounting) -> Tensor:
@@ -92,16 +107,34 @@ def strapdown(
     return rotation.multiply(middle, step), force + gravity, force
 
 
-def inertial_residuals(
-    track: BaseTrack, inertial: InertialSteps, mounting: ImuMounting, settings: EstimationSettings, gravity: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return residuals between frames, in units of their noise, and derivatives by the errors of both frames.
+@dataclass(frozen=True)
+class InertialErrors:
+    """States of neighbouring frames against the IMU's motion between them.
 
-    Shapes [runs, frames - 1, SIZE] and twice [runs, frames - 1, SIZE, SIZE].
+    Attributes:
+        residual: State of the next frame minus the one that the IMU takes this frame's to, shape [runs, frames - 1,
+            SIZE].
+        here, following: Derivatives by the errors of both frames, shape [runs, frames - 1, SIZE, SIZE].
+        noise: Standard deviations, shape [runs, frames - 1, SIZE].
     """
+
+    residual: Tensor
+    here: Tensor
+    following: Tensor
+    noise: Tensor
+
+    def whitened(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return residuals and derivatives in units of the noise."""
+        return self.residual / self.noise, self.here / self.noise[..., None], self.following / self.noise[..., None]
+
+
+def inertial_errors(
+    track: BaseTrack, inertial: InertialSteps, mounting: ImuMounting, settings: EstimationSettings, gravity: Tensor
+) -> InertialErrors:
+    """Return the errors of a track beside the motion that an IMU read."""
     dt, now = inertial.dt, track.quaternion[:, :-1]
     after, acceleration, force = strapdown(track, inertial, mounting, gravity)
-    rise = rises(track, spins(track, inertial, mounting), mounting)
+    rise = rises(track, spins(track, inertial.spin, mounting), mounting)
     residual = torch.cat(
         [
             rotation.logarithm(rotation.multiply(track.quaternion[:, 1:], rotation.conjugate(after))),
@@ -125,4 +158,4 @@ def inertial_residuals(
     bias = dt**0.5 * torch.tensor([settings.gyroscope_drift] * 3 + [settings.accelerometer_drift] * 3).double()
     ground = torch.full((*shape, 1), settings.ground_noise * dt**0.5, dtype=torch.float64)
     noise = torch.cat([turned, gained, ground, bias.expand(*shape, 6)], -1)
-    return residual / noise, here / noise[..., None], following / noise[..., None]
+    return InertialErrors(residual, here, following, noise)

@@ -7,7 +7,8 @@ contacts, which depend on v and z. Residuals are these minus what accelerometer,
 model's contact forces are the sensor of height and slip.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,9 @@ from neurodyn.estimate.sensed import SensedBatch
 from neurodyn.estimate.settings import ImuMounting
 from neurodyn.estimate.track import ACCELEROMETER, GYROSCOPE, HEIGHT, SIZE, TURN, VELOCITY, BaseTrack, skew
 from neurodyn.geometry import rotation
+
+LIFT = 100.0
+"""Height at which nothing touches the ground [m]."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,11 @@ class FrameModel:
         self.gravity = gravity.double().cpu()
         centre = dynamics.base_com
         assert centre is not None  # the base floats
-        self._to_centre = centre.double().cpu() - mounting.position
+        self.to_centre = centre.double().cpu() - mounting.position
 
     def arms(self, quaternion: Tensor) -> Tensor:
         """Return the way from the IMU to the base's centre of mass in world axes [m]."""
-        return rotation.rotate(quaternion, self._to_centre.expand(*quaternion.shape[:-1], 3))
+        return rotation.rotate(quaternion, self.to_centre.expand(*quaternion.shape[:-1], 3))
 
     def _command(self, control: Tensor) -> Control:
         torques = self._dynamics.spec.control_kind == "torque"
@@ -75,7 +79,7 @@ class FrameModel:
 
     def memories(self, track: BaseTrack, inertial: InertialSteps, sensed: SensedBatch) -> Tensor | None:
         """Return the memory of drives at the start of each frame, from commands and joints, [runs, frames - 1, ...]."""
-        arm, spin = self.arms(track.quaternion), spins(track, inertial, self._mounting)
+        arm, spin = self.arms(track.quaternion), spins(track, inertial.spin, self._mounting)
         states, runs = states_of(track, sensed, spin, arm), len(sensed.q)
         q, qd = (x.view(runs, -1, x.shape[-1]) for x in (states.q, states.qd))
         carry = self._dynamics.begin(State(q[:, 0], qd[:, 0]), self._environment)
@@ -88,13 +92,47 @@ class FrameModel:
         first = torch.zeros_like(kept[1]) if kept[0] is None else kept[0]
         return torch.stack([first, *kept[1:]], 1)
 
+    def pushes(self, track: BaseTrack, inertial: InertialSteps, sensed: SensedBatch, memories: Tensor | None) -> Tensor:
+        """Return by how much the ground accelerates the base in each frame [m/s^2], shape [runs, frames].
+
+        That is what the IMU says beyond the model's prediction in free flight, in which legs move the base too.
+        """
+        raised = replace(track, height=track.height + LIFT)
+        beyond = self.residuals(raised, inertial, sensed, memories).residual[..., :3].norm(dim=-1) / inertial.dt
+        return torch.cat([beyond, beyond[:, -1:]], 1)
+
+    def errors(self, track: BaseTrack, inertial: InertialSteps, sensed: SensedBatch, carry: Any) -> tuple[Tensor, Any]:
+        """Return predictions minus readings of the first frame of runs, without derivatives, and the carry after it."""
+        arm, spin = self.arms(track.quaternion), spins(track, inertial.spin, self._mounting)
+        states, runs = states_of(track, sensed, spin, arm), len(sensed.q)
+        first = states.rows(torch.arange(runs) * sensed.q.shape[1])
+        carry, step = self._dynamics.step(carry, first, self._command(sensed.control[:, 0]))
+        return self._beside(step.state.qd[:, None], track, inertial, sensed)[0], carry
+
+    def begin(self, sensed: SensedBatch, rows: int) -> Any:
+        """Return the carry of a new run with `rows` rows for each run of a batch."""
+        q = torch.zeros(rows * len(sensed.q), self._dynamics.spec.nq, dtype=torch.float64)
+        q[:, 6], q[:, 7:] = 1.0, sensed.q[:, 0].repeat_interleave(rows, 0)
+        return self._dynamics.begin(State(q, torch.zeros(len(q), self._dynamics.spec.nv).double()), self._environment)
+
+    def _beside(
+        self, predicted: Tensor, track: BaseTrack, inertial: InertialSteps, sensed: SensedBatch
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return residuals of predicted velocities; quaternions, angular velocity and specific force by the IMU."""
+        quaternions, acceleration, force = strapdown(track, inertial, self._mounting, self.gravity)
+        later = rotation.rotate(quaternions, (inertial.spin[:, 1:] - track.gyroscope[:, :-1]) @ self._mounting.matrix.T)
+        swung = torch.linalg.cross(later, self.arms(quaternions))
+        gained = predicted[..., :3] - track.velocity[:, :-1] - inertial.dt * acceleration - swung
+        residual = torch.cat([gained, predicted[..., 3:6] - later, predicted[..., 6:] - sensed.qd[:, 1:]], -1)
+        return residual, quaternions, later, force
+
     def residuals(
         self, track: BaseTrack, inertial: InertialSteps, sensed: SensedBatch, memories: Tensor | None
     ) -> ModelResiduals:
         """Return predictions minus readings."""
         runs, frames = sensed.q.shape[:2]
         nv = self._dynamics.spec.nv
-        arm, spin = self.arms(track.quaternion), spins(track, inertial, self._mounting)
+        arm, spin = self.arms(track.quaternion), spins(track, inertial.spin, self._mounting)
         states = states_of(track, sensed, spin, arm)
         now = torch.arange(runs * frames).view(runs, frames)[:, :-1].flatten()
         state = states.rows(now)
@@ -102,19 +140,9 @@ class FrameModel:
         memory = None if memories is None else memories.flatten(0, 1)
         after, rows = velocity_gradients(self._dynamics, state, control, self._environment, memory)
         rows, predicted = (x.unflatten(0, (runs, frames - 1)) for x in (rows, after.qd))
-        quaternions, acceleration, force = strapdown(track, inertial, self._mounting, self.gravity)
-        to_base, biases = self._mounting.matrix, track.gyroscope[:, :-1]
-        later = rotation.rotate(quaternions, (inertial.spin[:, 1:] - biases) @ to_base.T)
-        arm_later = self.arms(quaternions)
+        residual, quaternions, later, force = self._beside(predicted, track, inertial, sensed)
+        to_base, arm_later = self._mounting.matrix, self.arms(quaternions)
         swung = torch.linalg.cross(later, arm_later)
-        residual = torch.cat(
-            [
-                predicted[..., :3] - track.velocity[:, :-1] - inertial.dt * acceleration - swung,
-                predicted[..., 3:6] - later,
-                predicted[..., 6:] - sensed.qd[:, 1:],
-            ],
-            -1,
-        )
         # Columns of the model: place, rotation, joints, then velocity of the centre of mass, spin, joints.
         by_velocity, by_spin = rows[..., nv : nv + 3], rows[..., nv + 3 : nv + 6]
         spin, arm = spin[:, :-1], arm[:, :-1]

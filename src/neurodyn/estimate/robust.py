@@ -5,6 +5,8 @@ For residuals with k components, scatter $S$ and $\nu$ degrees of freedom, the w
 $(\nu + k) / (\nu + r^T S^{-1} r)$, and the scatter is the weighted mean of $r r^T$ (Lange, Little, Taylor 1989).
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -45,3 +47,37 @@ def scatter_of(residuals: Tensor, floor: Tensor, rounds: int = 10, tail: float =
         weights = student_weights(squared, components, tail)
         scatter = (residuals.mT * weights) @ residuals / len(residuals) + torch.diag(floor.square())
     return torch.linalg.cholesky(scatter)
+
+
+FORCE = 5.0
+"""Specific force at which a model's errors are twice those in free flight [m/s^2]."""
+
+
+def share_of_flight(felt: Tensor) -> Tensor:
+    """Return the errors of a model in free flight over those under a specific force [m/s^2]."""
+    return 1.0 / (1.0 + felt / FORCE)
+
+
+@dataclass(frozen=True)
+class ModelScatter:
+    """How far a model is trusted.
+
+    Attributes:
+        factor: Cholesky factor of the scatter of its residuals in free flight, shape [nv, nv].
+        share: Weight of a frame, less than 1 as far as residuals persist.
+    """
+
+    factor: Tensor
+    share: float
+
+    @classmethod
+    def of(cls, noises: tuple[float, float, float], size: int) -> "ModelScatter":
+        """Return independent errors of given standard deviations: velocity, angular velocity, joint velocities."""
+        linear, angular, joints = noises
+        return cls(torch.diag(torch.tensor([linear] * 3 + [angular] * 3 + [joints] * (size - 6)).double()), 1.0)
+
+    def whiten(self, residual: Tensor, jacobian: Tensor) -> tuple[Tensor, Tensor]:
+        """Return residuals and derivatives in units of the noise."""
+        both = torch.cat([residual[..., None], jacobian], -1)
+        both = self.share**0.5 * torch.linalg.solve_triangular(self.factor, both, upper=False)
+        return both[..., 0], both[..., 1:]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a robot senses along a run: encoders, an IMU, commands."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import msgspec
@@ -55,6 +55,11 @@ class SensedRun:
         """Number of rows."""
         return len(self.q)
 
+    def until(self, frame: int) -> "SensedRun":
+        """Return the rows before one."""
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return SensedRun(**{name: None if x is None else x[:frame] for name, x in parts.items()})  # pyright: ignore[reportArgumentType]
+
 
 def _between_readings(values: Tensor, name: str) -> Tensor:
     """Return readings of an IMU with rows without one filled linearly in time."""
@@ -99,6 +104,25 @@ class SensedBatch:
 
         names = [field.name for field in fields(SensedRun)]
         return cls(**{name: joined(name) for name in names}, lengths=torch.tensor([run.frames for run in runs]))  # pyright: ignore[reportArgumentType]
+
+    def _each(self, function: Callable[[Tensor], Tensor]) -> "SensedBatch":
+        names = [field.name for field in fields(SensedRun)]
+        parts = {name: getattr(self, name) for name in names}
+        parts = {name: None if x is None else function(x) for name, x in parts.items()}
+        return SensedBatch(**parts, lengths=self.lengths)  # pyright: ignore[reportArgumentType]
+
+    def frame(self, index: int) -> "SensedBatch":
+        """Return one frame."""
+        return self._each(lambda x: x[:, index : index + 1])
+
+    def repeated(self, times: int) -> "SensedBatch":
+        """Return each run several times."""
+        return self._each(lambda x: x.repeat_interleave(times, 0))
+
+    def followed(self, other: "SensedBatch") -> "SensedBatch":
+        """Return these frames and later ones of the same runs."""
+        later = iter([x for field in fields(SensedRun) if (x := getattr(other, field.name)) is not None])
+        return self._each(lambda x: torch.cat([x, next(later)], 1))
 
     @property
     def valid(self) -> Tensor:

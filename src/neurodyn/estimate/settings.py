@@ -32,6 +32,8 @@ class EstimationSettings(Config, frozen=True):
         ground_noise: Random walk of the ground's height under the base, on steps and slopes [m per root second].
         standing_height: How far a loaded foot is above or in the ground [m].
         standing_speed: How fast it slips [m/s].
+        model_noise: Errors of a model's frame in free flight, for the causal filter: velocity of the base [m/s],
+            angular velocity [rad/s], joint velocities [rad/s]. The smoother finds them.
         rounds: Gauss-Newton steps with the model.
     """
 
@@ -49,6 +51,7 @@ class EstimationSettings(Config, frozen=True):
     ground_noise: float = 0.003
     standing_height: float = 0.035
     standing_speed: float = 1.0
+    model_noise: tuple[float, float, float] = (0.02, 0.05, 0.1)
     rounds: int = 12
 
     def __post_init__(self) -> None:

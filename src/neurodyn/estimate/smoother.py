@@ -15,26 +15,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.estimate.base_estimate import BaseEstimate, estimate_of
 from neurodyn.estimate.chain import ChainEquations
-from neurodyn.estimate.inertial import InertialSteps, inertial_residuals, spins
+from neurodyn.estimate.inertial import InertialSteps, inertial_errors, spins, upright
 from neurodyn.estimate.model_frames import FrameModel
-from neurodyn.estimate.robust import persistence, scatter_of
+from neurodyn.estimate.robust import ModelScatter, persistence, scatter_of, share_of_flight
 from neurodyn.estimate.sensed import SensedBatch, SensedRun, sensed_runs
 from neurodyn.estimate.settings import EstimationSettings, ImuMounting
-from neurodyn.estimate.standing import LegPoints, standing_residuals
+from neurodyn.estimate.standing import LegPoints, estimable_points, standing_residuals
 from neurodyn.estimate.track import ACCELEROMETER, GYROSCOPE, HEIGHT, SIZE, TURN, VELOCITY, BaseTrack
 from neurodyn.geometry import rotation
 
 _LEG_ROUNDS = 6
 _LONGEST = (0.5, 0.05)
 """Longest step of a velocity [m/s] and a height [m]."""
-_FORCE = 5.0
-"""Specific force at which a model's errors are twice those in free flight [m/s^2]."""
 
 
 def smooth_base(
@@ -61,30 +58,24 @@ def smooth_base(
     else:
         runs = [log] if isinstance(log, SensedRun) else list(log)
     problem = BaseProblem.of(model, runs, settings, environment)
-    track = problem.first()
-    begun = track
+    begun = track = problem.first()
+    contacts = problem.contacts(track)
     for _ in range(_LEG_ROUNDS):
-        track = track.moved(_limited(problem.equations(track, begun).solve()))
-    return problem.with_model(track, begun)
+        track = track.moved(_limited(problem.equations(track, begun, contacts).solve()))
+    return problem.with_model(track, begun, contacts)
 
 
 @dataclass(frozen=True)
-class ModelScatter:
-    """How far a model is trusted.
+class ContactKnowledge:
+    """What the model says of contacts before the estimation.
 
     Attributes:
-        factor: Cholesky factor of the scatter of its residuals in free flight, shape [nv, nv].
-        share: Weight of a frame, less than 1 as far as residuals persist.
+        pushed: How much the ground accelerates the base [m/s^2], shape [runs, frames].
+        memories: Memory of the model's drives in each frame, shape [runs, frames - 1, memory]; None for none.
     """
 
-    factor: Tensor
-    share: float
-
-    def whiten(self, residual: Tensor, jacobian: Tensor) -> tuple[Tensor, Tensor]:
-        """Return residuals and derivatives in units of the noise."""
-        both = torch.cat([residual[..., None], jacobian], -1)
-        both = self.share**0.5 * torch.linalg.solve_triangular(self.factor, both, upper=False)
-        return both[..., 0], both[..., 1:]
+    pushed: Tensor
+    memories: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -116,12 +107,7 @@ class BaseProblem:
         environment: Environment | None,
     ) -> "BaseProblem":
         """Prepare the estimation; errors: see `smooth_base`."""
-        layout, spec = dynamics.contact_points, dynamics.spec
-        if not spec.floating or layout is None or any(not joint.scalar for joint in layout.joints[1:]):
-            raise InputError(
-                f"{dynamics.kind} dynamics of {spec.robot!r}: the states of its base cannot be estimated; valid: "
-                "dynamics with a floating base, contact points, and joints of one axis behind the base"
-            )
+        layout, spec = estimable_points(dynamics), dynamics.spec
         sensed, mounting = SensedBatch.of(runs), ImuMounting.of(settings.imu)
         return cls(
             sensed, InertialSteps.of(sensed, settings, spec.dt), LegPoints(layout, sensed),
@@ -147,61 +133,61 @@ class BaseProblem:
     def _turned_along(self) -> Tensor:
         """Return orientations from the first half second's specific force, as at rest, and the gyroscope."""
         felt = self.inertial.force[:, : round(0.5 / self.inertial.dt) + 1].mean(1)
-        up = torch.nn.functional.normalize(felt @ self.mounting.matrix.T, dim=-1)
-        axis = torch.stack([up[:, 1], -up[:, 0], torch.zeros_like(up[:, 0])], -1)  # up x e_z
-        size = axis.norm(dim=-1, keepdim=True)
-        angle = torch.atan2(size, up[:, 2:])
-        path = [rotation.exponential(axis / size.clamp_min(1e-9) * angle)]
+        path = [upright(felt, self.mounting)]
         for turn in (self.inertial.turn @ self.mounting.matrix.T * self.inertial.dt).unbind(1):
             path.append(rotation.multiply(path[-1], rotation.exponential(turn)))
         return torch.stack(path, 1)
 
+    def contacts(self, track: BaseTrack) -> ContactKnowledge:
+        """Return what the model says of contacts."""
+        memories = self.model.memories(track, self.inertial, self.sensed)
+        return ContactKnowledge(self.model.pushes(track, self.inertial, self.sensed, memories), memories)
+
     def equations(
-        self, track: BaseTrack, begun: BaseTrack, memories: Tensor | None = None, trust: ModelScatter | None = None
+        self, track: BaseTrack, begun: BaseTrack, contacts: ContactKnowledge, trust: ModelScatter | None = None
     ) -> ChainEquations:
         """Return the linearised estimation around a track that began from another; with the model, if it is trusted."""
         settings, valid = self.settings, self.sensed.valid
         chain = ChainEquations(*track.height.shape, size=SIZE)
         given = track, self.inertial, self.mounting, settings, self.model.gravity
-        residual, here, following = inertial_residuals(*given)
+        residual, here, following = inertial_errors(*given).whitened()
         chain.couple(residual * valid[:, 1:, None], here, following)  # rows that only pad a run follow its last one
         chain.add(*self._start(track, begun))
         if (attitude := self.sensed.attitude) is not None:
             read = valid & attitude.isfinite().all(-1)
             residual, jacobian = self._attitudes(track)
             chain.add(residual.nan_to_num(), jacobian, read, robust=True)
-        spin = spins(track, self.inertial, self.mounting)
-        stands, speeds = standing_residuals(track, self.legs, spin, self.inertial.felt, self.mounting, settings)
+        spin = spins(track, self.inertial.spin, self.mounting)
+        stands, speeds = standing_residuals(track, self.legs, spin, contacts.pushed, self.mounting, settings)
         chain.add(*stands, valid, robust=True)
         chain.add(*speeds, valid, robust=True)
         if trust is not None:
-            residual, jacobian = self._scaled(track, memories)
+            residual, jacobian = self._scaled(track, contacts.memories)
             whole = (0, 0, 0, 1)  # the last frame has no prediction
             residual, jacobian = trust.whiten(residual, jacobian)
             residual = torch.nn.functional.pad(residual, whole)
             chain.add(residual, torch.nn.functional.pad(jacobian, (0, 0, *whole)), self._predicted, robust=True)
         return chain
 
-    def with_model(self, track: BaseTrack, begun: BaseTrack) -> BaseEstimate:
+    def with_model(self, track: BaseTrack, begun: BaseTrack, contacts: ContactKnowledge) -> BaseEstimate:
         """Return the estimate with the model, starting from one without."""
-        memories = self.model.memories(track, self.inertial, self.sensed)
-        trust = self._trust(track, memories)
-        chain = self.equations(track, begun, memories, trust)
+        trust = self._trust(track, contacts.memories)
+        chain = self.equations(track, begun, contacts, trust)
         step, length = _limited(chain.solve()), torch.ones(len(self.sensed.lengths), dtype=torch.float64)
         for index in range(self.settings.rounds):
             candidate = track.moved(length[:, None, None] * step)
             if index in (1, 3):  # the scatter was that of the legs' estimate
-                track, trust = candidate, self._trust(candidate, memories)
-                chain = self.equations(track, begun, memories, trust)
+                track, trust = candidate, self._trust(candidate, contacts.memories)
+                chain = self.equations(track, begun, contacts, trust)
                 step = _limited(chain.solve())
                 continue
-            tried = self.equations(candidate, begun, memories, trust)
+            tried = self.equations(candidate, begun, contacts, trust)
             better = tried.cost < chain.cost
             track = candidate.where(better, track)
             length = torch.where(better, (2.0 * length).clamp_max(1.0), 0.4 * length)
             chain = tried.where(better, chain)
             step = torch.where(better[:, None, None], _limited(chain.solve()), step)
-        return estimate_of(self, track, chain.covariance())
+        return estimate_of(self, track, chain.covariance(), trust)
 
     @property
     def _predicted(self) -> Tensor:
@@ -211,7 +197,7 @@ class BaseProblem:
     def _scaled(self, track: BaseTrack, memories: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return the model's residuals and derivatives, as they would be in free flight."""
         seen = self.model.residuals(track, self.inertial, self.sensed, memories)
-        factor = 1.0 / (1.0 + self.inertial.felt[:, :-1, None] / _FORCE)
+        factor = share_of_flight(self.inertial.felt[:, :-1, None])
         return seen.residual * factor, seen.jacobian * factor[..., None]
 
     def _trust(self, track: BaseTrack, memories: Tensor | None) -> ModelScatter:

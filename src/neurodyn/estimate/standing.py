@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Legs as odometers: while the base is held up, the lowest contact point stands on the ground.
 
-This needs no model of forces, and starts the estimation with one. When the base feels a specific force, its lowest
-point with radius $\rho$ is at height $\rho$, within some softness, and nearly at rest, unless it slips:
+This needs no model of contacts, and starts the estimation with one. When the ground pushes the base, its lowest point
+with radius $\rho$ is at height $\rho$, within some softness, and nearly at rest, unless it slips; when nothing does,
+its lowest point is not below the ground:
 
 $$z + (R\,p)_z - \rho \approx 0, \qquad v + \omega \times R(p - r) + R\,\dot p \approx 0.$$
 """
@@ -13,16 +14,34 @@ from torch import Tensor
 
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.spec import places
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.estimate.sensed import SensedBatch
 from neurodyn.estimate.settings import EstimationSettings, ImuMounting
 from neurodyn.estimate.track import HEIGHT, SIZE, TURN, VELOCITY, BaseTrack, skew
 from neurodyn.geometry import rotation
 from neurodyn.multibody.link_kinematics import pose_in_parent
 
-FELT, HELD = 5.0, 8.0
-"""Specific forces above which a point is on the ground, and above which it hardly moves [m/s^2]."""
+FLYING, FELT, HELD = 2.5, 5.0, 8.0
+"""Accelerations of the base by the ground below which no point is in it, above which one is on it, and above which that
+hardly moves [m/s^2]."""
 
 _STEP = 1e-4  # of the central difference that moves the joints [s]
+
+
+def estimable_points(dynamics: Dynamics) -> ContactPointLayout:
+    """Return the contact points of dynamics by which the state of a floating base can be estimated.
+
+    Raises:
+        InputError: There is no floating base, there are no contact points, or joints with several axes.
+    """
+    layout, spec = dynamics.contact_points, dynamics.spec
+    if not spec.floating or layout is None or any(not joint.scalar for joint in layout.joints[1:]):
+        raise InputError(
+            f"{dynamics.kind} dynamics of {spec.robot!r}: the states of its base cannot be estimated; valid: "
+            "dynamics with a floating base, contact points, and joints of one axis behind the base"
+        )
+    return layout
 
 
 class LegPoints:
@@ -39,7 +58,7 @@ class LegPoints:
         """Compute the points for the joints of runs."""
         shape = sensed.q.shape[:2]
         q, qd = (x.flatten(0, 1).numpy() for x in (sensed.q, sensed.qd))
-        before, after = (_points(layout, q + step * _increments(layout, qd)) for step in (-_STEP, _STEP))
+        before, after = (_points(layout, q + step * qd) for step in (-_STEP, _STEP))
         self.places = torch.from_numpy(_points(layout, q)).unflatten(0, shape)
         self.rates = torch.from_numpy((after - before) / (2 * _STEP)).unflatten(0, shape)
         self.points = layout.contact_points
@@ -49,12 +68,6 @@ class LegPoints:
         """Return the heights of the shapes above the ground [m], shape [runs, frames, points]."""
         up = rotation.matrix(track.quaternion)[..., 2:, :] @ self.places.mT
         return track.height[..., None] + up[..., 0, :] - self.radii
-
-
-def _increments(layout: ContactPointLayout, qd: np.ndarray) -> np.ndarray:
-    if any(not joint.scalar for joint in layout.joints[1:]):
-        raise NotImplementedError  # refused by the caller
-    return qd
 
 
 def _points(layout: ContactPointLayout, q: np.ndarray) -> np.ndarray:
@@ -70,15 +83,15 @@ def _points(layout: ContactPointLayout, q: np.ndarray) -> np.ndarray:
 
 
 def standing_residuals(
-    track: BaseTrack, legs: LegPoints, spin: Tensor, felt: Tensor, mounting: ImuMounting, settings: EstimationSettings
+    track: BaseTrack, legs: LegPoints, spin: Tensor, pushed: Tensor, mounting: ImuMounting, settings: EstimationSettings
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Return residuals of the lowest point, in units of their noise, and derivatives; zeros where nothing is felt.
+    """Return residuals of the lowest point, in units of their noise, and derivatives; zeros where nothing pushes.
 
     Args:
         track: States of the base.
         legs: Points of the robot.
         spin: Angular velocities of the base in world axes [rad/s].
-        felt: Specific force that the base feels at a frame [m/s^2], shape [runs, frames].
+        pushed: How much the ground accelerates the base [m/s^2] (`FrameModel.pushes`), shape [runs, frames].
         mounting: The IMU.
         settings: Height and speed of a standing foot.
 
@@ -98,7 +111,9 @@ def standing_residuals(
     speed = torch.zeros(*lowest.shape, 3, SIZE, dtype=torch.float64)
     speed[..., VELOCITY] = torch.eye(3, dtype=torch.float64)
     speed[..., TURN] = -skew(swung)
-    on = (felt > FELT).double()[..., None] / settings.standing_height
-    held = (felt > HELD).double()[..., None] / settings.standing_speed
-    stands = heights.gather(-1, lowest[..., None]) * on, height * on[..., None]
+    least = heights.gather(-1, lowest[..., None])
+    known = (pushed > FELT) | ((pushed < FLYING) & (least[..., 0] < 0.0))
+    on = known.double()[..., None] / settings.standing_height
+    held = (pushed > HELD).double()[..., None] / settings.standing_speed
+    stands = least * on, height * on[..., None]
     return stands, ((track.velocity + swung) * held, speed * held[..., None])

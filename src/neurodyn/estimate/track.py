@@ -5,6 +5,7 @@ An error is a vector of `NAMES`: a rotation $\theta$ in world axes, $R = \exp(\t
 the velocity of the IMU (world axes), of the height of the base's origin above the ground, and of the IMU's biases.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -52,6 +53,15 @@ class BaseTrack:
             self.gyroscope + error[..., GYROSCOPE],
             self.accelerometer + error[..., ACCELEROMETER],
         )
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> "BaseTrack":
+        """Return the track with a function applied to each array."""
+        return BaseTrack(*(function(getattr(self, field.name)) for field in fields(self)))
+
+    @staticmethod
+    def joined(parts: Sequence["BaseTrack"]) -> "BaseTrack":
+        """Return frames one after the other."""
+        return BaseTrack(*(torch.cat([getattr(x, field.name) for x in parts], 1) for field in fields(BaseTrack)))
 
     def where(self, mask: Tensor, other: "BaseTrack") -> "BaseTrack":
         """Return this track for the runs in `mask`, shape [runs], and another one elsewhere."""

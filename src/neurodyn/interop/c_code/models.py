@@ -9,6 +9,7 @@ import msgspec
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.contacts import ContactPoint
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -108,21 +109,8 @@ def hybrid_unit(model: HybridDynamics) -> CUnit:
         InputError: The ground is not a plane.
     """
     spec, mechanism = model.spec, model.mechanism
-    if plane_numbers(model.home.ground) is None:
-        raise InputError(
-            f"model of {spec.robot!r}: its ground is no plane, and has no form in C; valid: models whose own ground is "
-            "one plane, or none"
-        )
-    held, parameters, weights = model.values(model.home, *(torch.zeros(1, n).double() for n in (spec.nq, spec.nv)))
-    program, fixed = model.plane_engine.program, [] if held is None else columns(held)
-    frame = ConstantFrame(
-        program.sizes, program.step, model.config.substeps, tuple(fixed), tuple(columns(parameters))
-    )  # fmt: skip
+    frame, helpers = _constant_frame(model)
     given, results = _frame_arrays(model)
-    helpers = ""
-    if program.sizes.weights:
-        numbers = ", ".join(f"{x!r}" for x in columns(weights))
-        helpers = f"static const real weights[] = {{{numbers}}};\n"
     body = _frame_text(frame, spec.nq, spec.nv, model.memory, mechanism.hidden or 0)
     about = f"Predicts the state after one frame of {spec.dt:g} s, in {frame.substeps} steps."
     if model.memory:
@@ -130,12 +118,47 @@ def hybrid_unit(model: HybridDynamics) -> CUnit:
     memory = (CArray("memory", model.memory, "hidden joints, delay lines, motors, networks"),) if model.memory else ()
     step = CFunction("step", about, given, results, _all_used(given, body), "changes" if memory else "")
     values: dict[str, Scalar] = {**mechanism.quantities(), **model.plane_engine.constants}
-    values |= dict(zip(model.config.free, columns(parameters), strict=True))
+    values |= dict(zip(model.config.free, frame.parameters, strict=True))
     return CUnit(
         title=f"Hybrid dynamics of robot {spec.robot}", about=_about(model),
         functions=(step, *(() if mechanism.hidden else _laws(model, values))), memory=memory,
         numbers={"dt": spec.dt, "substeps": frame.substeps}, helpers=helpers, double=True, begins=_begins(model),
     )  # fmt: skip
+
+
+def _constant_frame(model: HybridDynamics) -> tuple[ConstantFrame, str]:
+    """Return the frame of a model with its own numbers, and the table of its weights; errors: see `hybrid_unit`."""
+    spec = model.spec
+    if plane_numbers(model.home.ground) is None:
+        raise InputError(
+            f"model of {spec.robot!r}: its ground is no plane, and has no form in C; valid: models whose own ground is "
+            "one plane, or none"
+        )
+    held, parameters, weights = model.values(model.home, *(torch.zeros(1, n).double() for n in (spec.nq, spec.nv)))
+    program, fixed = model.plane_engine.program, [] if held is None else columns(held)
+    numbers = ", ".join(f"{x!r}" for x in columns(weights))
+    table = f"static const real weights[] = {{{numbers}}};\n" if program.sizes.weights else ""
+    return ConstantFrame(
+        program.sizes, program.step, model.config.substeps, tuple(fixed), tuple(columns(parameters))
+    ), table  # fmt: skip
+
+
+def model_frame(model: HybridDynamics) -> str:
+    """Return a static function `model_frame` for one frame, from a memory to the memory after it; see `hybrid_unit`."""
+    spec = model.spec
+    frame, table = _constant_frame(model)
+    body = _frame_text(frame, spec.nq, spec.nv, model.memory, 0, ("memory", "memory_later"))
+    arrays = "const real *q, const real *qd, const real *control, real *q_next, real *qd_next"
+    given = _all_used([CArray("control", spec.nu), CArray("memory", 1), CArray("memory_later", 1)], body)
+    return f"{table}static void model_frame(const real *memory, real *memory_later, {arrays}) {{\n{given}\n}}\n"
+
+
+def contact_places(model: HybridDynamics, points: Sequence[ContactPoint], q: Sequence[Scalar]) -> list[Scalar]:
+    """Return contact points in the frame of a floating base, for positions of the joints after it."""
+    mechanism = model.mechanism
+    values: dict[str, Scalar] = {**mechanism.quantities(), **model.plane_engine.constants}
+    named = [(one.name, one.joint, one.point) for one in points]
+    return _places(mechanism, values, named, [0.0] * 6 + [1.0, *q], jacobian=False)
 
 
 def _frame_arrays(model: Dynamics) -> tuple[tuple[CArray, ...], tuple[CArray, ...]]:
@@ -188,21 +211,27 @@ def _all_used(given: Sequence[CArray], body: str) -> str:
     return "\n".join([*unused, body])
 
 
-def _frame_text(frame: ConstantFrame, nq: int, nv: int, memory: int = 0, hidden: int = 0) -> str:
-    """Return statements from q, qd, control (and a memory, which starts with hidden joints) to q_next and qd_next."""
+def _frame_text(
+    frame: ConstantFrame, nq: int, nv: int, memory: int = 0, hidden: int = 0,
+    kept_in: tuple[str, str] = ("state->memory", "state->memory"),
+) -> str:  # fmt: skip
+    """Return statements from q, qd, control (and a memory, which starts with hidden joints) to q_next and qd_next.
+
+    The memory is read from the first array of `kept_in` and written to the second.
+    """
     graph, size = Graph(), frame.sizes.state
     values = [Expression(graph, index) for index in frame.traced(graph)]
     before: list[str] = []
     body = assignments(graph, [("after", values)], {"x": "s", "u": "control"}, before)
     first = nq + hidden
     parts = [("q", 0, nq, 0), ("qd", first, nv, 0)]
-    kept = [("state->memory", nq, hidden, 0), ("state->memory", first + nv, size - first - nv, hidden)]
+    kept = [("", nq, hidden, 0), ("", first + nv, size - first - nv, hidden)]
     kept = [part for part in kept if part[2]] if memory else []
 
     def copied(into: bool) -> str:
         lines = []
         for name, start, count, offset in (*parts, *kept):
-            other = name if into or name.startswith("state") else f"{name}_next"
+            other = (name if into else f"{name}_next") if name else kept_in[not into]
             one, two = f"s[{start} + i]", f"{other}[{offset} + i]"
             lines.append(f"for (int i = 0; i < {count}; ++i) {one if into else two} = {two if into else one};")
         return "\n".join(lines)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The causal filter of a base: beside the truth, after a wrong start, and beside its C code."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.estimate import BaseFilter, filter_base
+from neurodyn.estimate.sensed import SensedBatch
+from neurodyn.interop.c_code.base_filter import base_filter_unit
+from tests.estimate.test_smoother import errors_of
+from tests.estimate.tripod import SETTINGS, hop, model
+from tests.interop.c_programs import Program
+
+
+def test_a_hopping_robot_is_followed_as_it_hops():
+    runs, truths = zip(*(hop(3.0, seed) for seed in range(2)), strict=True)
+    for run, truth in zip(filter_base(model(), list(runs), SETTINGS), truths, strict=True):
+        velocity, height, spin = errors_of(run, truth)
+        assert velocity < 0.25
+        assert height < 0.01
+        assert spin < 0.06
+
+
+def test_each_state_follows_from_the_readings_up_to_it():
+    run, _ = hop(1.0)
+    whole, part = filter_base(model(), run, SETTINGS)[0], filter_base(model(), run.until(30), SETTINGS)[0]
+    torch.testing.assert_close(whole.linear[:30], part.linear)
+
+
+def test_a_lost_filter_finds_back():
+    run, truth = hop(3.0)
+    base, sensed = BaseFilter(model(), SETTINGS), SensedBatch.of([run])
+    state = base.begin(sensed.frame(0))
+    for t in range(1, run.frames):
+        if t == 20:  # somebody lifts the robot, and it does not notice
+            state = replace(state, track=replace(state.track, height=state.track.height + 0.3))
+        state = base.step(state, sensed.frame(t))
+    assert abs(float(state.track.height[0, 0] - truth["position"][-1, 2])) < 0.01
+
+
+@pytest.mark.parametrize("attitude", [True, False])
+def test_the_filter_in_c_is_the_filter(tmp_path: Path, attitude: bool):
+    run, _ = hop(1.0)
+    if not attitude:
+        run = replace(run, attitude=None)
+    base = BaseFilter(model(), SETTINGS)
+    wanted = filter_base(model(), run, SETTINGS)[0]
+    read = torch.zeros(run.frames, 4) if run.attitude is None else run.attitude
+    ended = torch.cat([run.control[:1], run.control[:-1]])  # the control of the frame that ended
+    given = (run.q, run.qd, run.angular_velocity, run.specific_force, read, ended)
+    program = Program(base_filter_unit(base), tmp_path, "estimate")
+    quaternion, linear, spin, height, deviation = (
+        torch.from_numpy(x.copy()) for x in program(*map(torch.Tensor.numpy, given))
+    )
+    close = {"atol": 1e-8, "rtol": 1e-8}  # iterations of contacts stop at a tolerance
+    torch.testing.assert_close(quaternion, wanted.quaternion, **close)
+    torch.testing.assert_close(linear, wanted.linear, **close)
+    torch.testing.assert_close(spin, wanted.angular, **close)
+    torch.testing.assert_close(height, wanted.position[:, 2:], **close)
+    torch.testing.assert_close(deviation[:, 3], wanted.deviation("height"), **close)
+
+
+def test_a_filter_in_c_needs_a_compiled_model():
+    with pytest.raises(InputError, match="floating base"):
+        BaseFilter(declared_hybrid("cartpole"))
