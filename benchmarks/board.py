@@ -2,7 +2,7 @@
 """The board of real robots: `adapt` with its defaults on public logs, beside the declaration, baselines and a GRU.
 
 A row is a robot of examples/real_robots with its log. Runs are split into fit, validation and test: other motions,
-payloads, controllers or days, or the end of a single recording. Every model starts from the same states of test runs;
+payloads, controllers or days, or the end of a single recording. Every model starts at the same times of test runs;
 errors are *at* each horizon (and *up to* it in the JSON file), metres apart from radians. A row is measured once and
 kept in --keep; a run that fails is a row with its error. Rows whose log is absent are skipped.
 
@@ -260,10 +260,11 @@ def errors_of(row: Row, folder: Path, log: Path, run: Path | None, gru: Path) ->
     }
     if run is not None:
         models["any"] = open_along_log(run, str(log))[0]
-    for name, place in (("adapt", "mechanism"), ("gru", "network")):  # whichever is not the run's model
-        if run is not None:
-            beside = run / place
-            models[name] = open_along_log(beside, str(log))[0] if (beside / "model").is_dir() else models["any"]
+    if run is not None:
+        mechanism, network = run / "mechanism", run / "network"
+        models["adapt"] = open_along_log(mechanism, str(log))[0] if mechanism.is_dir() else models["any"]
+        if network.is_dir():
+            models["gru"] = open_along_log(network, str(log))[0]
     if (gru / "model").is_dir():
         models["gru"] = open_along_log(gru, str(log))[0]
     errors = {}

@@ -34,7 +34,8 @@ from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import truth_of
 from neurodyn.identify import IdentificationSettings, changed, identify, load_identification
 from neurodyn.identify.fit.readings import noise_of
-from neurodyn.identify.ladder.held_out import Forecast, horizon_errors, hybrid_forecast, model_forecast, start_of
+from neurodyn.identify.ladder.held_out import Forecast, horizon_errors, hybrid_forecast, model_forecast
+from neurodyn.identify.ladder.initial_states import start_of
 from neurodyn.learn import load_settings, with_budget
 from neurodyn.learn.neural.train import train
 from neurodyn.robots import Robot

@@ -6,7 +6,8 @@ import torch
 
 from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Window
 from neurodyn.identify.fit.readings import Noise
-from neurodyn.identify.ladder.held_out import FromPast, estimate_starts, horizon_errors, hybrid_forecast, noise_floor
+from neurodyn.identify.ladder.held_out import FromPast, horizon_errors, hybrid_forecast, noise_floor
+from neurodyn.identify.ladder.initial_states import estimate_starts
 from neurodyn.identify.result import HorizonErrors
 from tests.identify.pendulum import SPEC, dynamics, windows
 

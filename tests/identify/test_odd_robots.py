@@ -16,6 +16,7 @@ from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.artifact import load as load_run
 from neurodyn.dynamics.rollout_errors import Judgement
 from neurodyn.evaluate import evaluate
+from neurodyn.evaluate.run import open_along_log
 from neurodyn.identify import AdaptationSettings, Identification, adapt
 from neurodyn.identify.ladder import network_choice
 from neurodyn.identify.ladder.structures import FitModel, structures
@@ -193,3 +194,29 @@ def test_any_kind_may_be_a_network(flown: Identification, tmp_path: Path, monkey
     assert sentences(found.figures)[0].startswith("The model is a plain recurrent network")
     assert flown.figures.network == ""
     assert evaluate(out, data=str(tmp_path / "log.h5"), threads=1) is not None
+
+
+def test_forecasts_of_a_log_of_positions_begin_at_estimated_states(tmp_path: Path):
+    """Velocities that are differences of noisy positions are no states to begin with, in the ladder and afterwards."""
+    text = "joints:\n  - {name: swing, kind: revolute}\nactuated: {}\nlog: map.yaml"
+    (tmp_path / "declared").mkdir()
+    (tmp_path / "declared" / "map.yaml").write_text(
+        "format: npz\nperiod: 0.01\nepisodes: offsets\nsplit: split\nq: {swing: {column: q}}\nqd: differentiate\ncontrol: {}\n"
+    )
+    (tmp_path / "declared" / "robot.xml").write_text(arm())
+    (tmp_path / "declared" / "robot.yaml").write_text(f"name: odd\nasset: robot.xml\ndt: 0.01\n{SIMULATOR}\n{text}\n")
+    robot = load(str(tmp_path / "declared"))
+    store = record(tmp_path / "all.h5", robot, arm(), episodes=9, frames=60)
+    q = np.concatenate([store.episode(k)[0][:, 0] for k in range(9)])
+    noise = np.random.default_rng(1).normal(0.0, 1e-3, len(q))
+    split = np.array([0, 0, 0, 0, 0, 1, 1, 2, 2])
+    np.savez(tmp_path / "log.npz", q=q + noise, offsets=61 * np.arange(10), split=split)
+    found = adapt(
+        str(tmp_path / "declared"), tmp_path / "log.npz", tmp_path / "run", settings=SETTINGS, threads=1, mechanism=True
+    )
+    assert found.figures.start == "past"
+    model, how, *_ = open_along_log(tmp_path / "run", str(tmp_path / "log.npz"))
+    assert how == "past"
+    errors = {one.name: one.test["joints [rad or m]"][0] or 1.0 for one in found.figures.rungs}
+    assert errors["declared"] < 0.004  # 50 ms from a difference of these positions would be off by 3.5 mrad and more
+    assert model.spec.context >= 10

@@ -53,7 +53,8 @@ from neurodyn.identify.fit.readings import noise_of
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals, require_finite
 from neurodyn.identify.inverse_dynamics import search_torques, torque_errors, torque_samples
 from neurodyn.identify.ladder.forecasts import beside_signals, forecasts_of, write_forecasts
-from neurodyn.identify.ladder.held_out import HeldOut, Start, estimate_starts, frames_before, run_errors, start_of
+from neurodyn.identify.ladder.held_out import HeldOut, run_errors
+from neurodyn.identify.ladder.initial_states import Start, estimate_starts, frames_before, start_of
 from neurodyn.identify.ladder.network_choice import NETWORK, keep_better_network
 from neurodyn.identify.ladder.references import TrainedReference, train_gru
 from neurodyn.identify.ladder.rungs import (
@@ -520,7 +521,7 @@ class _Identification:
             past_frames(fit.dynamics, settings, store) if settings.stages else self.history * bool(fit.dynamics.memory)
         )
         rungs: dict[str, HybridDynamics] = {DECLARED: self.dynamics(), IDENTIFIED: fit.dynamics}
-        ladder = Ladder(store, past, settings)
+        ladder = Ladder(store, past, settings, fit.noise if self.start == "past" else None)
         remaining = ladder.unexplained(fit.dynamics, fit.noise)
         model = fit.model if fit.model.space is None else fit.model.trim(fit.searched.point.x[0])
         if self.hybrid is not None:
@@ -569,7 +570,7 @@ class _Identification:
             if self.fitting is not None and settings.proposals and can_be_moved(spec) and self.estimates is None:
                 motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis, self.out)
         figures = msgspec.structs.replace(
-            figures, horizons=list(climb.seconds), rungs=entries, chosen=chosen, unexplained=after,
+            figures, horizons=list(climb.seconds), rungs=entries, chosen=chosen, unexplained=after, start=self.start,
             unexplained_before=before, log=log, next=UNSET if motion is None else motion, references=climb.references,
         )  # fmt: skip
         findings = doubts_about(

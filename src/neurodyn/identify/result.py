@@ -12,6 +12,8 @@ from neurodyn.core.config import Record, from_dict
 from neurodyn.core.verdict import Finding, combine_verdicts
 
 IDENTIFICATION, ADAPTATION = "identification.json", "adaptation.json"
+MECHANISM = "mechanism"
+"""Folder of the identified mechanism in a run whose model is a network."""
 CONFIDENCE = 0.90
 """Confidence level of intervals with priors of the default set."""
 
@@ -456,6 +458,7 @@ class IdentificationFigures(Record, frozen=True):
         chosen: Name of the model's rung; UNSET without a ladder.
         network: Reference that is the run's model because it predicts better than that rung, which is in the run's
             folder `mechanism`; empty for none.
+        start: Initial states of an adaptation's held-out roll-outs: "logged", or estimated from the "past".
         unexplained: Unexplained errors of the model.
         unexplained_before: The same of rigid links if springs are kept, otherwise without networks if these are kept.
         log: The check of the logs; UNSET without a ladder.
@@ -516,6 +519,7 @@ class IdentificationFigures(Record, frozen=True):
     findings: list[Finding] = msgspec.field(default_factory=list)
     references: list[Reference] = msgspec.field(default_factory=list)
     network: str = ""
+    start: str = "logged"
 
     def judged(self, findings: list[Finding]) -> Self:
         """Return the results with findings and their verdict."""

@@ -11,10 +11,10 @@ from neurodyn.data.windows import blocks_of
 from neurodyn.dynamics.rollout_errors import judge
 from neurodyn.identify.ladder.references import TrainedReference
 from neurodyn.identify.ladder.rungs import Climb
-from neurodyn.identify.result import IdentificationFigures
+from neurodyn.identify.result import MECHANISM, IdentificationFigures
 
-MECHANISM, NETWORK = "mechanism", "network"
-"""Folders in the run: of the mechanism, if the model is a network, and of the training of that network."""
+NETWORK = "network"
+"""Folder in the run of the training of a network."""
 
 
 def keep_better_network(

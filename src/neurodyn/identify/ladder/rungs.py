@@ -30,6 +30,7 @@ from neurodyn.dynamics.measures import displace
 from neurodyn.dynamics.rollout_errors import Judgement, RolloutErrors, judge
 from neurodyn.dynamics.rollouts import context_of, truth_of
 from neurodyn.identify.fit.readings import Noise
+from neurodyn.identify.ladder.initial_states import estimate_starts
 from neurodyn.identify.ladder.references import TrainedReference, baseline_errors
 from neurodyn.identify.ladder.sensed_errors import beside_readings
 from neurodyn.identify.ladder.structures import FitModel
@@ -160,11 +161,13 @@ class Ladder:
         store: The log.
         past: Frames before a window in which motors settle.
         settings: Settings of the identification.
+        noise: Noise of the sensors if initial states are estimated from past positions; None if they are as logged.
     """
 
     store: Store
     past: int
     settings: IdentificationSettings
+    noise: Noise | None = None
 
     def climb(self, rungs: Mapping[str, HybridDynamics], beside: Sequence[TrainedReference] = ()) -> Climb:
         """Judge models, from the declaration up, on validation episodes; also report test episodes.
@@ -174,7 +177,8 @@ class Ladder:
             beside: Models that are compared, and never chosen.
         """
         store, spec, each = self.store, self.store.header.spec, self.settings.rollouts_each
-        wished = max([self.past, *(one.context for one in beside)])
+        context = 0 if self.noise is None else self.settings.context
+        wished = max([self.past, context, *(one.context for one in beside)])
         past = reaching_past(store, self.past, wished, self.settings.seconds)
         windows, frames = held_out_windows(store, Split.VALIDATION, past, self.settings.seconds, each)
         seconds = tuple(frame * spec.dt for frame in frames)
@@ -186,8 +190,8 @@ class Ladder:
         shown: dict[str, RolloutErrors] = {}
         best: RolloutErrors | None = None
         for name, dynamics in tracked(rungs.items(), "held-out episodes"):
-            errors[name] = own = held_out_errors(dynamics, store, settling(windows, self.past))
-            shown[name] = own if tests is None else held_out_errors(dynamics, store, settling(tests[0], self.past))
+            errors[name] = own = self._errors(dynamics, windows)
+            shown[name] = own if tests is None else self._errors(dynamics, tests[0])
             judgement = Judgement(True, 1.0, "as declared")
             if best is not None:
                 judgement = judge(best, own, frames, blocks_of(windows))
@@ -214,6 +218,19 @@ class Ladder:
             for name, one in others.items()
         ]  # fmt: skip
         return Climb(entries, references, seconds, frames, errors, shown, windows)
+
+    @torch.no_grad()
+    def _errors(self, dynamics: HybridDynamics, windows: Windows) -> RolloutErrors:
+        """Return the errors of a model along windows, from logged or estimated initial states."""
+        settled, known = settling(windows, self.past), windows.past
+        if self.noise is None or known is None:
+            return held_out_errors(dynamics, self.store, settled)
+        context, where = min(self.settings.context, known.frames), environments_of(self.store, dynamics)
+        begun = estimate_starts(
+            dynamics, windows, context, "past", self.noise, where, history=min(self.past, known.frames)
+        )
+        begun = replace(begun, past=settled.past)
+        return RolloutErrors(dynamics.spec, settle_and_roll_out(dynamics, self.store, begun), truth_of(windows))
 
     @property
     def split(self) -> Split:

@@ -27,7 +27,7 @@ from neurodyn.identify.fit.intervals import shift_towards
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, noise_of
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
-from neurodyn.identify.ladder.held_out import differentiated, start_of
+from neurodyn.identify.ladder.initial_states import differentiated, start_of
 from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import FitStage, IdentificationSettings
@@ -135,7 +135,8 @@ class Fitting:
         self.noise = noise_of(self.spec, settings.noise_q, settings.noise_qd, windows)
         self._measured = compared_readings(self.dynamics, store, windows)
         self._velocities = settings.velocities and start_of(store, "auto") == "logged" and not differentiated(store)
-        self._free_starts = settings.initial == "free" and bool((self.noise.q > _EXACT).any())
+        free = settings.initial == "free" or differentiated(store)  # differences are too noisy to begin with
+        self._free_starts = free and bool((self.noise.q > _EXACT).any())
         if scaled_like is not None:
             self.scale = scaled_like.scale
             if scaled_like.space.names == self.space.names:

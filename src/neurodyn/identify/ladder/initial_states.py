@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Initial states of forecasts along a log: as logged, or estimated from past positions.
+
+Many logs hold velocities that were smoothed with a look-ahead window. A forecast from such a velocity has seen part of
+the future that it predicts. The initial state is then estimated from a few past frames: the roll-out of the model over
+these frames that best fits their positions, weighted by the sensor noise, with a weak prior on the first velocity.
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+import torch
+
+from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows
+from neurodyn.dynamics.batch import RecordedEnvironments
+from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.fit.least_squares import levenberg_marquardt
+from neurodyn.identify.fit.readings import Noise
+from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
+from neurodyn.identify.unknowns.search_space import FixedSpace
+
+_ITERATIONS = 8
+
+Start = Literal["logged", "past"]
+
+
+def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
+    """Return how forecasts of a log start; "auto" is "past" if velocities were differentiated from positions."""
+    if asked != "auto":
+        return asked
+    columns = store.header.notes.get("column_map") or {}
+    how = columns.get("velocity")
+    ahead = (columns.get("qd") == "differentiate" and how != "past") or how == "averaged"
+    return "past" if ahead else "logged"
+
+
+def differentiated(store: Store) -> bool:
+    """Return whether a log's velocities are differences of its positions, late or smoothed, which tell no more."""
+    return (store.header.notes.get("column_map") or {}).get("qd") == "differentiate"
+
+
+def frames_before(context: int, history: int) -> int:
+    """Return the number of frames before a forecast: enough for state estimation and for memories."""
+    return max(context, history)
+
+
+@torch.no_grad()
+def estimate_starts(
+    dynamics: HybridDynamics, windows: Windows, context: int, start: Start, noise: Noise,
+    environments: RecordedEnvironments | None = None, *, history: int = 0,
+) -> Windows:  # fmt: skip
+    """Return windows with the initial states from which forecasts start, and with the past that memories need.
+
+    Args:
+        dynamics: Model whose roll-outs are fitted to the past.
+        windows: Windows with at least `frames_before(context, history)` past frames.
+        context: Past frames to which an initial state is fitted.
+        start: "logged" keeps the logged states; "past" estimates them.
+        noise: Sensor noise.
+        environments: Environments of the windows; None for the model's own.
+        history: Past frames that initialise memories of drives and networks.
+    """
+    before = frames_before(context, history)
+    past = windows.past
+    if past is not None:
+        past = past.cut(past.frames - before) if before else None
+    future = replace(windows, past=past if dynamics.memory else None)
+    if start == "logged" or context == 0 or past is None:
+        return future
+    past = past.after(before - context)
+    if not dynamics.memory:
+        past = replace(past, past=None)
+    velocity = position_difference(dynamics.spec, past.q[:, 1], past.q[:, 0]) / dynamics.spec.dt
+    qd = past.qd.clone()
+    qd[:, 0] = velocity
+    # Standard deviation of the prior on the first velocity: typical speeds, and the noise of two positions.
+    std = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
+    residuals = Residuals(
+        dynamics,
+        replace(past, qd=qd),
+        Noise(noise.q, std),
+        ResidualOptions(velocities=False, huber=5.0),
+        environments=environments,
+        space=FixedSpace(dynamics.physical().detach()),
+    )
+    solution = levenberg_marquardt(residuals, residuals.start(residuals.space.nominal[None]), _ITERATIONS)
+    path = residuals.path(solution.point)
+    q, qd = future.q.clone(), future.qd.clone()
+    q[:, 0], qd[:, 0] = path.q[:, -1], path.qd[:, -1]
+    return replace(future, q=q, qd=qd)
