@@ -201,7 +201,8 @@ def test_forecasts_of_a_log_of_positions_begin_at_estimated_states(tmp_path: Pat
     text = "joints:\n  - {name: swing, kind: revolute}\nactuated: {}\nlog: map.yaml"
     (tmp_path / "declared").mkdir()
     (tmp_path / "declared" / "map.yaml").write_text(
-        "format: npz\nperiod: 0.01\nepisodes: offsets\nsplit: split\nq: {swing: {column: q}}\nqd: differentiate\ncontrol: {}\n"
+        "format: npz\nperiod: 0.01\nepisodes: offsets\nsplit: split\nq: {swing: {column: q}}\n"
+        "qd: differentiate\ncontrol: {}\n"
     )
     (tmp_path / "declared" / "robot.xml").write_text(arm())
     (tmp_path / "declared" / "robot.yaml").write_text(f"name: odd\nasset: robot.xml\ndt: 0.01\n{SIMULATOR}\n{text}\n")

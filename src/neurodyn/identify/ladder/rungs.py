@@ -68,14 +68,18 @@ def held_out_windows(
 
 
 def reaching_past(store: Store, past: int, wished: int, seconds: Sequence[float]) -> int:
-    """Return the number of frames before held-out windows, `wished` or fewer, if the episodes reach all horizons."""
+    """Return the number of frames before held-out windows, `wished` or fewer.
+
+    They leave room for the longest of the horizons that fits into the episodes.
+    """
     dt = store.header.spec.dt
-    room = min(
-        int(store.lengths[store.episodes(split)].max()) - max(1, round(max(seconds) / dt))
+    longest = min(
+        int(store.lengths[store.episodes(split)].max())
         for split in (Split.VALIDATION, Split.TEST)
         if len(store.episodes(split))
     )
-    return max(past, min(wished, room))
+    frames = [max(1, round(s / dt)) for s in seconds]
+    return max(past, min(wished, longest - max([frame for frame in frames if frame < longest], default=1)))
 
 
 @torch.no_grad()
