@@ -232,3 +232,16 @@ def test_pictures_show_the_present_state():
     one, other = envs.render()
     assert one.shape == other.shape == (32, 48, 3)
     assert (one != other).any()
+
+
+def test_observations_are_what_sensors_tell_if_asked_for_or_of_walking_tasks():
+    env = gymnasium.make_vec("neurodyn/cartpole-swingup-v0", num_envs=2, dynamics="hybrid", observe="sensors")
+    seen, _ = env.reset(seed=0)
+    assert seen.shape == (2, len(load("cartpole-swingup", "sensors").observations))
+    exact = gymnasium.make_vec(
+        "neurodyn/cartpole-swingup-v0", num_envs=2, dynamics="hybrid", observe="sensors", noisy=False
+    )  # fmt: skip
+    state = gymnasium.make_vec("neurodyn/cartpole-swingup-v0", num_envs=2, dynamics="hybrid")
+    plain = exact.reset(seed=0)[0]
+    np.testing.assert_array_equal(plain[:, :4], state.reset(seed=0)[0])
+    assert np.abs(plain - seen)[:, :4].min() > 0.0  # the sensors' errors

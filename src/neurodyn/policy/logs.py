@@ -27,7 +27,7 @@ from torch import Tensor
 from neurodyn.control.resolve import ANALYTIC, TASK, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, robot_file, robot_in_loop
-from neurodyn.control.robot.sensed import STREAMS, unscored
+from neurodyn.control.robot.sensed import FORCE, STREAMS, unscored
 from neurodyn.control.starts import home_ground, plausible_starts
 from neurodyn.control.task_frames import FrameEnd, MeasurementNoise, add_noise, episode_bounds, judge, require_fit
 from neurodyn.core.artifacts import require_writable
@@ -554,6 +554,8 @@ class _Batch:
         for name in ("q", "qd", "control", "reward", "channel", "contact", *measured):
             rows = [row[name] for row in self._rows if name in row]
             array = torch.stack(rows, 1).numpy()
+            if name == MEASURED:
+                array[:, :-1, FORCE], array[:, -1, FORCE] = array[:, 1:, FORCE], np.nan
             last = self.lengths[:, None] + (name not in ("control", "reward"))
             valid = np.arange(array.shape[1])[None] < last
             arrays[name] = np.where(valid[..., None], array, 0.0).astype(np.float32)

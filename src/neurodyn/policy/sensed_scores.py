@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-import msgspec
 import torch
 from torch import Tensor
 
@@ -87,7 +86,7 @@ def score(
         return none, "the states of the base are not estimated: the robot has no specific_force"
     robot = task.declaration()
     imu = next((sensor for sensor in robot.sensors.values() if sensor.kind == "imu"), None)
-    settings = EstimationSettings() if imu is None else EstimationSettings(imu=msgspec.structs.replace(imu, noise=()))
+    settings = EstimationSettings(imu=imu, specific_force="before")
     try:
         model = declared_hybrid(robot) if model is None else model
         runs = smooth_base(model, [_run(episode) for episode in long], settings)

@@ -129,6 +129,8 @@ def test_a_stand_in_is_scored_by_its_truth(folder, tmp_path):
         transitions=200, noise=0.0,
     )  # fmt: skip
     assert not summary.unscored
+    imu, _ = Store.open(tmp_path / "scored.h5").header.streams
+    assert imu.averaged == ("specific_force",)
     [value] = summary.returns.values()
     assert math.isfinite(value)
     assert value > 0.0

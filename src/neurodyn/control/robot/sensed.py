@@ -27,11 +27,13 @@ from neurodyn.tasks.sensing import GRAVITY, GYROSCOPE, Imu
 ANGULAR_VELOCITY, SPECIFIC_FORCE, ORIENTATION, DIRECTION, TRUTH = (
     "angular_velocity", "specific_force", "orientation", "gravity", "truth",
 )  # fmt: skip
-"""Values that a robot without a tracked base returns: of its gyroscope [rad/s] and, if it has one, accelerometer
-[m/s^2]; rotation from IMU to world by its attitude filter (scalar last), or direction of gravity; of stand-ins, the
-true q and qd, side by side. All but the truth in axes of the IMU."""
-STREAMS = (Stream(name="imu", kind="imu"), Stream(name="attitude", kind="orientation"))
+"""Values that a robot without a tracked base returns: of its gyroscope [rad/s] and, if it has one, accelerometer (mean
+over the frame before) [m/s^2]; rotation from IMU to world by its attitude filter (scalar last), or direction of
+gravity; of stand-ins, the true q and qd, side by side. All but the truth in axes of the IMU."""
+STREAMS = (Stream(name="imu", kind="imu", averaged=(SPECIFIC_FORCE,)), Stream(name="attitude", kind="orientation"))
 """Streams of its logs."""
+FORCE = slice(3, 6)
+"""Columns of the specific force among theirs; in a log, a row has the mean over the frame that begins there."""
 UNKNOWN = ("base_position", "base_height", "base_linear_velocity", "contact", "contact_height", "contact_speed")
 """Quantities that nobody measures."""
 _STILL = 1e-6
@@ -45,7 +47,8 @@ class SensedReading:
         gyroscope: Angular velocity, axes of the IMU [rad/s], shape [3].
         gravity: Direction of gravity, axes of the IMU, shape [3].
         attitude: Rotation from the IMU to a world whose heading is 0 at the start, scalar last, shape [4].
-        force: Specific force, axes of the IMU [m/s^2], shape [3]; NaN without an accelerometer.
+        force: Mean specific force over the frame before, axes of the IMU [m/s^2], shape [3]; NaN without an
+            accelerometer.
         truth: Whole state of a stand-in; None for robots.
     """
 

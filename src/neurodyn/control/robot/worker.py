@@ -71,8 +71,8 @@ class RobotInterface(Protocol):
         "q" has shape [nq]; "qd", shape [nv], may be left out (then filtered differences of q are used), and so may
         "time" [s] if it follows from the frame number. A robot whose base is "unmeasured" adds "angular_velocity"
         [rad/s] and "orientation" (of its attitude filter, IMU to world, scalar last) or "gravity" (its direction), and
-        may add "specific_force" [m/s^2] and, for a stand-in, "truth": the whole q and qd. Further entries, numbers or
-        1-D arrays of equal length in every frame, are only logged.
+        may add "specific_force" (its mean over the last frame) [m/s^2] and, for a stand-in, "truth": the whole q and
+        qd. Further entries, numbers or 1-D arrays of equal length in every frame, are only logged.
         """
         ...
 

@@ -19,6 +19,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.randomisation import open_randomisation
 from neurodyn.tasks import TASKS_OF_ROBOTS, Task, load
+from neurodyn.tasks.sensing import View
 
 Frame = tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]
 """Observations, shape [worlds, columns], rewards, terminations and truncations, shape [worlds], and `extras`."""
@@ -37,6 +38,7 @@ class _OpenedTask:
         dynamics: str | Path,
         robot: str | Path | None,
         *,
+        observe: View | None,
         starts: str | Path | None,
         randomise: Sequence[str],
         noisy: bool | None,
@@ -44,7 +46,7 @@ class _OpenedTask:
         device: str,
         frames: int | None,
     ) -> None:
-        self.task = _task(task, robot)
+        self.task = _task(task, robot).observing(observe)
         where = open_dynamics(
             self.task, str(dynamics), device=device, starts=None if starts is None else str(starts), drawn=True
         )
@@ -96,6 +98,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         dynamics: str | Path = "analytic",
         *,
         robot: str | Path | None = None,
+        observe: View | None = None,
         starts: str | Path | None = None,
         randomise: Sequence[str] = (),
         noisy: bool | None = None,
@@ -111,6 +114,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             task: Name of the task, NAME@ROBOT, or FILE.py:CLASS for one of your own, whose code runs.
             dynamics: "analytic", "hybrid", a run directory, or "pretrained:NAME".
             robot: Name or folder of the robot, for tasks of any robot (velocity, push, lift).
+            observe: Whether observations are the "state" or what a robot's "sensors" tell; None for the task's own way.
             starts: HDF5 store; episodes start after its windows, in models of logs.
             randomise: Quantities randomised per episode, in the notation of `neurodyn policy train --randomise`.
             noisy: Whether to add the task's errors to observations; None if policies see sensors.
@@ -125,7 +129,8 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """
         _require_pictures(render_mode)
         self._opened = _OpenedTask(
-            task, dynamics, robot, starts=starts, randomise=randomise, noisy=noisy, penalty=penalty, device=device,
+            task, dynamics, robot, observe=observe, starts=starts, randomise=randomise, noisy=noisy, penalty=penalty,
+            device=device,
             frames=None,
         )  # fmt: skip
         self.task, self.render_mode, self._size = self._opened.task, render_mode, (width, height)
@@ -199,6 +204,7 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         dynamics: str | Path = "analytic",
         *,
         robot: str | Path | None = None,
+        observe: View | None = None,
         starts: str | Path | None = None,
         randomise: Sequence[str] = (),
         noisy: bool | None = None,
@@ -216,6 +222,7 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             task: Task; for this and the other arguments see `TaskEnv`.
             dynamics: Dynamics.
             robot: Robot of a task of any robot.
+            observe: See `TaskEnv`.
             starts: Store with start states.
             randomise: Quantities randomised per world and episode.
             noisy: Whether to add the task's errors to observations; None if policies see sensors.
@@ -228,7 +235,8 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         """
         _require_pictures(render_mode)
         self._opened = _OpenedTask(
-            task, dynamics, robot, starts=starts, randomise=randomise, noisy=noisy, penalty=penalty, device=device,
+            task, dynamics, robot, observe=observe, starts=starts, randomise=randomise, noisy=noisy, penalty=penalty,
+            device=device,
             frames=max_episode_steps,
         )  # fmt: skip
         self.task, self.num_envs = self._opened.task, num_envs
