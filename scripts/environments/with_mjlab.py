@@ -9,22 +9,13 @@ import torch
 import warp as wp
 from mjlab.envs import ManagerBasedRlEnv
 from mjlab.tasks.registry import load_env_cfg
+from walks import walk
 
 import neurodyn
-from neurodyn.cli.main import run
 from neurodyn.core.artifacts import read_json
 from neurodyn.interop.mjlab import declare_scene, use_dynamics
 
 WORLDS, FRAMES, PAYLOAD = 4, 10, 2.5
-SETTINGS = """
-structures: false
-networks: false
-refits: 2
-reference_steps: 5
-proposals: 0
-quantities: ["*mass", "*.kp"]
-stages: [{seconds: 0.1, windows: 24, iterations: 4}]
-"""
 
 
 def environment() -> ManagerBasedRlEnv:
@@ -36,7 +27,7 @@ def environment() -> ManagerBasedRlEnv:
     return env
 
 
-def walk(env: ManagerBasedRlEnv) -> torch.Tensor:
+def frames_of(env: ManagerBasedRlEnv) -> torch.Tensor:
     """Return positions, rewards and observations of some frames, shape [frames, worlds, numbers]."""
     torch.manual_seed(0)
     frames, joints = [], env.action_manager.total_action_dim
@@ -47,15 +38,14 @@ def walk(env: ManagerBasedRlEnv) -> torch.Tensor:
     return torch.stack(frames)
 
 
-def task_moves_as_its_own() -> mujoco.MjModel:
-    """Run a task in its physics and in ours, with its randomisation; return the model of its scene."""
-    own, env = walk(environment()), environment()
-    declare_scene(env.scene, "go1", simulation=env.sim)
-    physics = use_dynamics(env, neurodyn.dynamics.declared_hybrid("go1", substeps=1))
+def task_moves_as_its_own() -> None:
+    """Run a task in its physics and in ours, with its randomisation."""
+    own, env = frames_of(environment()), environment()
+    declare_scene(env.scene, "own", simulation=env.sim)
+    physics = use_dynamics(env, neurodyn.dynamics.declared_hybrid("own", substeps=1))
     assert physics.left_out == (), physics.left_out
     assert any(name.endswith(".com.x") for name in physics.quantities)
-    torch.testing.assert_close(walk(env), own, atol=1e-4, rtol=1e-3)
-    return env.sim.mj_model
+    torch.testing.assert_close(frames_of(env), own, atol=1e-4, rtol=1e-3)
 
 
 def write_log(model: mujoco.MjModel) -> None:
@@ -80,15 +70,21 @@ def write_log(model: mujoco.MjModel) -> None:
     np.savez("log.npz", qpos=qpos, qvel=qvel, ctrl=ctrl, timestep=model.opt.timestep)
 
 
-def adaptation_predicts_better() -> None:
-    run(["import", "log.npz", "--robot", "./go1", "--out", "log.h5"])  # 2 where it doubts the motion, 0 otherwise
-    Path("settings.yaml").write_text(SETTINGS, encoding="utf-8")
-    run(["adapt", "./go1", "--data", "log.h5", "--settings", "settings.yaml", "--out", "run", "--json", "result.json"])
+def task_trains_in_the_adapted_model() -> None:
+    """Follow the walk of the page; the log is doubted, because legs that carry a robot lag behind their targets."""
+    followed = walk("mjlab", 'quantities: ["*mass", "*.kp"]', accepted=(0, 2))
+    names = next(followed)
+    write_log(names["env"].sim.mj_model)
+    *_, names = followed
     assert read_json(Path("result.json"))["chosen"] == "identified"
+    names["env"].reset()
+    seen, *_ = names["env"].step(torch.zeros(WORLDS, names["env"].action_manager.total_action_dim))
+    assert torch.isfinite(seen["actor"]).all()
+    assert names["physics"].faults == []
 
 
 if __name__ == "__main__":
     wp.config.quiet = True
     assert mujoco.__version__.startswith("3.11."), mujoco.__version__
-    write_log(task_moves_as_its_own())
-    adaptation_predicts_better()
+    task_moves_as_its_own()
+    task_trains_in_the_adapted_model()
