@@ -18,9 +18,12 @@ from torch import Tensor
 
 from neurodyn.identify.fit.readings import MEDIAN, Noise
 from neurodyn.identify.fit.residuals import Normal, Point, Residuals
+from neurodyn.identify.fit.window_starts import settle_starts
 
 _FACTORS = (1e-3, 1e-1, 10.0, 1e3)
 _LEAST, _MOST = 1e-8, 1e12
+_SETTLED, _STARTS = 3, 2
+"""Candidates whose starts of windows are settled where the base is unmeasured, and iterations of it."""
 _STRETCHES = (3.0, 10.0, 30.0)
 """Multiples of a step that are tried where windows begin with unknown states of the base: their contacts come and go
 with it, and a few windows with the steepest derivatives would make all steps short."""
@@ -144,6 +147,8 @@ def _advance(
     stacked = Point.joined(candidates)
     repeated = None if weights is None else weights.pick(torch.arange(sets).repeat(count))
     costs = (residuals.cost(stacked) if repeated is None else repeated.cost(residuals, stacked)).view(count, sets)
+    if not residuals.options.base and weights is None:
+        stacked, costs = _settled(residuals, stacked, costs)
     cost, which = costs.min(0)
     better = cost < before
     chosen = stacked.pick(which * sets + torch.arange(sets))
@@ -155,6 +160,15 @@ def _advance(
     gain = torch.where(better, before - cost, 0.0)
     hopeless = ~better & (damping * _FACTORS[-1] >= _MOST)
     solution.converged[active] = (better & (gain <= tolerance * before)) | hopeless | ~torch.isfinite(before)
+
+
+def _settled(residuals: Residuals, stacked: Point, costs: Tensor) -> tuple[Point, Tensor]:
+    """Return candidates [count * S] of which the best of each set have starts that fit, and their costs [count, S]."""
+    best = costs.argsort(0)[:_SETTLED].flatten()
+    rows = best * costs.shape[1] + torch.arange(costs.shape[1]).repeat(_SETTLED)
+    point, settled = settle_starts(residuals, stacked.pick(rows), _STARTS)
+    costs = costs.flatten().index_copy(0, rows, settled).view_as(costs)
+    return stacked.put(rows, point), costs
 
 
 def longer(change: Point, times: float) -> Point:

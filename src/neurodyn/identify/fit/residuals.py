@@ -381,11 +381,30 @@ class Residuals:
         square = 0.5 * size.square()
         return square if k is None else torch.where(size <= k, square, k * (size - 0.5 * k))
 
-    def _cost(self, weighted: Tensor, point: Point) -> Tensor:
-        priors = point.local.square().sum((1, 2)) + point.initial.square().sum((1, 2))
+    @torch.no_grad()
+    def by_starts(self, point: Point) -> tuple[Tensor, Tensor]:
+        """Return J^T J and J^T r with respect to the initial states of windows, with their priors.
+
+        Shapes [S, W, k, k] and [S, W, k].
+        """
+        errors = self.errors(point)
+        base = self.weighted(errors).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        weights = self._weights(base)
+        columns = torch.stack(self._by_coordinates(errors, point, "initial", _SHIFT), -1)
+        j = columns.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).mul_(weights[..., None]).flatten(2, 3)
+        matrix = j.mT @ j + torch.eye(self.initials, dtype=base.dtype)
+        return matrix, (j.mT @ (base * weights).flatten(2)[..., None])[..., 0] + point.initial
+
+    def prior_cost(self, point: Point) -> Tensor:
+        """Return the cost of the priors of each set but those of initial states, shape [S]."""
+        priors = point.local.square().sum((1, 2))
         if self.prior is not None:
             priors = priors + self.off_prior(point.x).square().sum(-1)
-        cost = self._rho(weighted).sum((1, 2, 3)) + 0.5 * priors
+        return 0.5 * priors
+
+    def _cost(self, weighted: Tensor, point: Point) -> Tensor:
+        starts = 0.5 * point.initial.square().sum((1, 2))
+        cost = self._rho(weighted).sum((1, 2, 3)) + starts + self.prior_cost(point)
         return torch.where(torch.isfinite(cost), cost, torch.inf)
 
     def _weights(self, weighted: Tensor) -> Tensor:

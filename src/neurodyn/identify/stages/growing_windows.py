@@ -27,6 +27,7 @@ from neurodyn.identify.fit.intervals import shift_towards
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, noise_of
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
+from neurodyn.identify.fit.window_starts import settle_starts
 from neurodyn.identify.ladder.initial_states import differentiated, start_of
 from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
@@ -53,8 +54,10 @@ _EXACT = 1e-5
 """Noise of positions below which initial states are those of the log [rad or m]: that of a simulator."""
 _FINER = 4
 """Steps of the engine in place of one, to see what its length does to the solution."""
-_STARTS = 2
-"""Iterations of a fit of initial states alone, which is nearly linear."""
+_STARTS, _STARTS_OF_BASE = 2, 4
+"""Iterations of a fit of initial states alone, which is nearly linear; of those of an unmeasured base, which is not."""
+_PROBE, _PROBES, _LONGER = 0.3, 6, 1.5
+"""First step of a probe [deviations], most steps, and how much longer each is than the one before."""
 _FAR = 3.0
 """Deviations from a declared value beyond which its prior is widened, if it may be a placeholder."""
 _TRADES = 3
@@ -347,6 +350,33 @@ class Fitting:
                 return
             self.x, cost = tried[best], float(costs[best])
 
+    @torch.no_grad()
+    def probe(self, residuals: Residuals) -> None:
+        """Move each coordinate of the floor by itself while the cost falls, with starts settled at each.
+
+        Where the base is unmeasured, heights are those of the floor that the estimate assumes: a softer one needs other
+        starts in all windows, a valley with bends that no step along a tangent follows.
+        """
+        columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
+        point = self.start(residuals, self.x[columns])
+        point, cost = settle_starts(residuals, point, 1)
+        for column, k in enumerate(columns.tolist()):
+            if not self.space.names[k].startswith("contact."):
+                continue
+            for direction in (1.0, -1.0):
+                moved, step = False, direction * _PROBE
+                for _ in range(_PROBES):
+                    x = point.x.clone()
+                    x[:, column] += step
+                    tried, now = settle_starts(residuals, replace(point, x=residuals.space.clip(x)), _STARTS)
+                    if not float(now) < float(cost):
+                        break
+                    point, cost, moved, step = tried, now, True, _LONGER * step
+                if moved:
+                    break
+        self.x = self.x.clone()
+        self.x[columns] = point.x[0]
+
     def rescale(self, stage: FitStage | None = None) -> None:
         """Rescale each channel by its remaining errors in a stage, by default the first: it errs more in some."""
         residuals = self.residuals(self.windows(Split.TRAIN, stage or self.stages[0]))
@@ -365,7 +395,10 @@ class Fitting:
             if stage == last:
                 self.rescale(stage)
                 self.trade(self.residuals(windows))
-            self._search(self.residuals(windows, early=stage != last), stage.iterations, name)
+            residuals = self.residuals(windows, early=stage != last)
+            if self._measured is not None:
+                self.probe(residuals)
+            self._search(residuals, stage.iterations, name)
             ends[name] = self.space, self.x, self.local
             if stage != last:
                 self.widen()
@@ -458,6 +491,8 @@ def settled(residuals: Residuals, point: Point) -> Point:
     """Return a point whose free initial states fit the windows at its coordinates."""
     if not residuals.initials:
         return point
+    if not residuals.options.base:
+        return settle_starts(residuals, point, _STARTS_OF_BASE)[0]
     held = PartOfSpace(residuals.space, torch.zeros(0, dtype=torch.long), point.x[0])
     found = levenberg_marquardt(residuals.with_space(held), replace(point, x=point.x[:, :0]), _STARTS).point
     return replace(found, x=point.x)

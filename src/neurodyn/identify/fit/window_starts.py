@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+r"""Unknown starts of windows, fitted window by window: given the quantities, windows do not depend on each other.
+
+Near contacts a joint step in quantities and starts is far from linear in the starts. So they are settled by
+Gauss-Newton steps of their own, each window with its own damping $\lambda$, and only where its cost falls,
+
+$$z \leftarrow z - (J^T J + I + \lambda\,\mathrm{diag})^{-1} (J^T r + z),$$
+
+and quantities are judged by the cost that is left then.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from neurodyn.identify.fit.residuals import Point, Residuals
+
+_DAMPINGS = (1e-2, 1.0, 30.0)
+
+
+@torch.no_grad()
+def settle_starts(residuals: Residuals, point: Point, iterations: int) -> tuple[Point, Tensor]:
+    """Return a point whose starts fit their windows at its quantities, and the cost of each of its sets, shape [S]."""
+    costs = residuals.window_costs(point)
+    for _ in range(iterations if residuals.initials else 0):
+        matrix, gradient = residuals.by_starts(point)
+        size = torch.diagonal(matrix, dim1=-2, dim2=-1)
+        best, kept = costs, point.initial
+        for damping in _DAMPINGS:
+            factor = torch.linalg.cholesky_ex(matrix + torch.diag_embed(damping * size))[0]
+            change = torch.cholesky_solve(gradient[..., None], factor)[..., 0].nan_to_num()
+            tried = replace(point, initial=point.initial - change)
+            now = residuals.window_costs(tried)
+            better = now < best
+            best, kept = torch.where(better, now, best), torch.where(better[..., None], tried.initial, kept)
+        point, costs = replace(point, initial=kept), best
+    return point, costs.sum(1) + residuals.prior_cost(point)
