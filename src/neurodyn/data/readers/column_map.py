@@ -196,7 +196,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         control: Column of each control, by the name of its joint. "differentiate" (joints with prescribed motion) takes
             velocities as position differences over the frame, so that the motion is followed exactly.
         qd: Column of each velocity coordinate. "differentiate" takes position differences over the frame around each
-            sample.
+            sample; for single joints, over the rows around each row.
         floating: Columns of each free or ball joint, by name; these joints are not in `q` and `qd`. A floating base
             whose pose nobody measures is "unmeasured".
         parameters: Quantities of the robot that the log knows, such as a payload, a firmware's gain, a supply voltage,
@@ -246,7 +246,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     format: str
     q: dict[str, Column] = msgspec.field(default_factory=dict)
     control: dict[str, Column] | Literal["differentiate"] = msgspec.field(default_factory=dict)
-    qd: dict[str, Column] | Literal["differentiate"] = msgspec.field(default_factory=dict)
+    qd: dict[str, Column | Literal["differentiate"]] | Literal["differentiate"] = msgspec.field(default_factory=dict)
     floating: dict[str, FloatingColumns | Literal["unmeasured"]] = msgspec.field(default_factory=dict)
     measured: dict[str, SensorColumns] = msgspec.field(default_factory=dict)
     parameters: dict[str, ParameterColumn] = msgspec.field(default_factory=dict)
@@ -289,7 +289,9 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         short = self.alignment == "auto" or abs(self.alignment) <= 1.0
         require(short, "alignment", f"{self.alignment} s", "'auto' or at most one second")
         require(len(self.delimiter) == 1, "delimiter", repr(self.delimiter), "one character")
-        velocities = () if self.qd == "differentiate" else self.qd.values()
+        velocities = () if isinstance(self.qd, str) else (one for one in self.qd.values() if isinstance(one, Column))
+        unknown = [name for name in self.differentiated if name not in self.q]
+        require(not unknown, "qd: differentiate", ", ".join(unknown), "joints with a column of positions in `q`")
         coordinates = [*self.q.values(), *self.controls.values(), *velocities, *self.parameters.values()]
         if self.control == "differentiate" and self.control_kind != "velocity":
             raise ValueError(f"control: differentiate makes velocities, not each {self.control_kind}; valid with it: "
@@ -353,7 +355,17 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         """Column of each velocity coordinate, `floating` included; empty if positions are differentiated."""
         if isinstance(self.qd, str):
             return {}
-        return self.qd | self._floating_columns(1)
+        # In the place of a velocity that is not logged stands the position, until `streams` differentiates it.
+        own = {
+            name: msgspec.structs.replace(self.q[name], unit="") if isinstance(one, str) else one
+            for name, one in self.qd.items()
+        }
+        return own | self._floating_columns(1)
+
+    @property
+    def differentiated(self) -> tuple[str, ...]:
+        """Coordinates without a column of velocities, beside others that have one."""
+        return () if isinstance(self.qd, str) else tuple(name for name, one in self.qd.items() if isinstance(one, str))
 
     @property
     def poses(self) -> dict[str, FloatingColumns]:

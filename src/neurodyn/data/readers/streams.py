@@ -216,6 +216,10 @@ def _cut(
             notice(f"{where}: {coordinate} never changes; look whether its column and unit are right")
     continuous_signs(spec, positions)
     if qd is not None:
+        for name in columns.differentiated:
+            slopes = np.gradient(positions[:, spec.q_names.index(name)], q.time[rows])
+            own = slopes if velocity_time is None else np.interp(velocity_time, q.time[rows], slopes)
+            qd[:, spec.qd_names.index(name)] = own
         to_newton(columns.poses, spec, positions, qd)
     else:
         normalise(spec, positions)
