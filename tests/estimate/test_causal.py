@@ -20,9 +20,10 @@ from tests.interop.c_programs import Program
 def test_a_hopping_robot_is_followed_as_it_hops():
     runs, truths = zip(*(hop(3.0, seed) for seed in range(2)), strict=True)
     for run, truth in zip(filter_base(model(), list(runs), SETTINGS), truths, strict=True):
-        velocity, height, spin = errors_of(run, truth)
-        assert velocity < 0.25
-        assert height < 0.01
+        landed = {name: x[50:] for name, x in truth.items()}  # nothing tells how high a robot is before it lands
+        velocity, height, spin = errors_of(run.after(50), landed)
+        assert velocity < 0.15
+        assert height < 0.006
         assert spin < 0.06
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.sensors import Sensor
+from neurodyn.core.description.sensors import Sensor, Stream
+from neurodyn.data.header import Split, StoreHeader, episode_table
+from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.estimate import EstimationSettings, SensedRun
@@ -48,8 +50,8 @@ def text() -> str:
 
 
 @cache
-def model() -> HybridDynamics:
-    """Return the right model."""
+def declaration() -> Path:
+    """Return the folder of the right declaration."""
     folder = Path(mkdtemp())
     (folder / "tripod.xml").write_text(text(), encoding="utf-8")
     declare(folder / "tripod.xml", folder / "robot", dt=DT)
@@ -59,7 +61,34 @@ def model() -> HybridDynamics:
         for line in path.read_text(encoding="utf-8").splitlines()
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
-    return declared_hybrid(folder / "robot")
+    return folder / "robot"
+
+
+@cache
+def model() -> HybridDynamics:
+    """Return the right model."""
+    return declared_hybrid(declaration())
+
+
+def tracked_log(runs: int = 2) -> Store:
+    """Return a log with motion capture and an IMU, one run an episode."""
+    streams = (
+        Stream(name="imu", kind="imu", averaged=("specific_force",)),
+        Stream(name="attitude", kind="orientation"),
+    )
+    frames, measured = [], []
+    for seed in range(runs):
+        run, truth = hop(2.0, seed)
+        assert run.attitude is not None
+        force = torch.cat([run.specific_force[1:], run.specific_force[-1:]])  # of the frame that begins at a row
+        state = [truth["position"], truth["quaternion"], run.q, truth["linear"], truth["angular"], run.qd]
+        frames.append(torch.cat([*state, run.control], 1))
+        measured.append(torch.cat([run.angular_velocity, force, run.attitude], 1))
+    sensors = {"imu": IMU, "attitude": Sensor(kind="orientation", quaternion=IMU.quaternion)}
+    header = StoreHeader(spec=model().spec, source="log", streams=streams, sensors=sensors)
+    table = episode_table(np.full(runs, len(frames[0]) - 1), split=Split.TEST)
+    rows, read = (torch.cat(parts).numpy().astype(np.float32) for parts in (frames, measured))
+    return Store(header, rows, table, measured=read)
 
 
 def hop(seconds: float = 4.0, seed: int = 0) -> tuple[SensedRun, dict[str, Tensor]]:

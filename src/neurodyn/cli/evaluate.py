@@ -61,6 +61,9 @@ def evaluate(
     run = str(request.run)
     require_writable(json, report, text=True)
     require_followed(logger, run)
+    if request.states:
+        _evaluate_states(request, json)
+        return
     with ProgressBar(f"evaluating {run}"):
         result = measure(request)
     from neurodyn.cli.terminal.results import evaluation_tables, print_evaluation  # after the evaluation
@@ -77,6 +80,26 @@ def evaluate(
     tables = [table.cells for table in evaluation_tables(result)]
     show_results(run, logger, tables=tables, summary={"verdict of evaluate": result.verdict})
     print(f"verdict: {result.verdict}")
+
+
+def _evaluate_states(request: EvaluationRequest, json: Path | None) -> None:
+    """Print errors of estimated states of a base."""
+    from neurodyn.cli.terminal.results import print_tables
+    from neurodyn.evaluate import estimated_states
+    from neurodyn.report.numbers import digits, quantity
+    from neurodyn.report.page import Table
+
+    with ProgressBar("estimating the states of the base"):
+        result = estimated_states(request)
+    head = ("", "velocity", "height", "tilt", "angular velocity", "velocity / own sd", "height / own sd")
+    rows = [
+        (one.way, quantity(one.linear, "m/s"), quantity(one.height, "m"), quantity(one.tilt, "rad"),
+         quantity(one.angular, "rad/s"), digits(one.linear_share), digits(one.height_share))
+        for one in result.ways
+    ]  # fmt: skip
+    title = f"{result.run} on {result.data}: {result.frames:,} frames of {result.episodes} episodes"
+    print_tables(title, [Table("Mean errors of the base's states beside motion capture", head, rows)])
+    write_figures(json, result.plain())
 
 
 def _flag_names(request: EvaluationRequest) -> tuple[str, ...]:

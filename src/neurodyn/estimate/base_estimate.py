@@ -2,7 +2,7 @@
 """What is estimated of a floating base."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import torch
@@ -53,6 +53,10 @@ class EstimatedRun:
     contacts: Tensor
     angular_velocity_bias: Tensor
     specific_force_bias: Tensor
+
+    def after(self, frame: int) -> "EstimatedRun":
+        """Return the states from a frame on."""
+        return EstimatedRun(*(getattr(self, field.name)[frame:] for field in fields(self)))
 
     def deviation(self, name: str) -> Tensor:
         """Return the standard deviation of an error, shape [frames]."""

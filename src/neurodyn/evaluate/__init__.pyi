@@ -1,4 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
+from .base_states import (
+    EstimatedStates as EstimatedStates,
+    StateErrors as StateErrors,
+    estimated_states as estimated_states,
+)
 from .checks.findings import CheckResult as CheckResult, CheckFinding as CheckFinding
 from .checks.run import CHECKS as CHECKS, RobotCheck as RobotCheck, check as check
 from .logged import beside_log as beside_log

@@ -39,6 +39,9 @@ class EvaluationRequest(Config, frozen=True, kw_only=False):
     the declared one."""
     stability: bool = False
     """Also roll out 64 worlds for 10,000 frames, and count those that stay finite and above ground."""
+    states: bool = False
+    """Instead, estimate the states of a floating base from encoders and IMU, and compare them with the motion capture
+    of the log."""
     device: Annotated[str, Flag("device")] = "cpu"
     """Device: cpu, cuda, cuda:1 ..."""
     beside: Annotated[Sequence[str], Flag(tuple[str, ...])] = ()
