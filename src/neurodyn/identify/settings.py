@@ -78,7 +78,7 @@ class IdentificationSettings(Config, frozen=True):
     """Stages of a fit with growing windows, in place of `horizon` and `horizons`: a wrong model leaves the log within
     frames, and long windows then have no useful gradient. The stage that fits held-out windows best is kept. Empty for
     one search over `horizon`."""
-    untouched: FitStage = FitStage(seconds=0.7, windows=60, iterations=5)
+    untouched: FitStage = FitStage(seconds=0.7, windows=60, iterations=10)
     """Last stage for a robot without contacts, in place of the last of `stages`."""
     past: float = 0.065
     """Time before the windows of `stages` in which motors settle [s]."""

@@ -8,6 +8,13 @@ $$(H + \lambda\,\mathrm{diag}\,H)\,d = -g, \qquad H = J^T J, \quad g = J^T r$$
 H couples the initial state of a window only with the parameters. Each such block is therefore eliminated first (Schur
 complement), and the time of a step is linear in the number of windows. Several lambdas are tried at once as further
 worlds: a roll-out costs far less than a Jacobian, and parameters on a bound need a different order of lambda.
+
+Costs have narrow curved valleys: a payload and the gains of servos, say, hardly change motion if they grow together.
+Each step is therefore also tried with its geodesic acceleration (Transtrum and Sethna 2012), the second-order term of a
+path along the valley,
+
+$$-\tfrac12 (H + \lambda\,\mathrm{diag}\,H)^{-1} J^T r'', \qquad
+J^T r'' \approx \frac{2}{h} \left(\frac{J^T r(x + h d) - g}{h} - H d\right)$$
 """
 
 from collections.abc import Callable, Sequence
@@ -27,6 +34,13 @@ _SETTLED, _STARTS = 3, 2
 _STRETCHES = (3.0, 10.0, 30.0)
 """Multiples of a step that are tried where windows begin with unknown states of the base: their contacts come and go
 with it, and a few windows with the steepest derivatives would make all steps short."""
+_SHARE = 0.7
+"""Share h of a step after which its acceleration is measured: long enough to see past dry friction's kinks."""
+_REACH = 1.0
+"""Longest step of a coordinate, in standard deviations of its prior: a quantity that hardly matters is not flung away,
+which would spoil the steps of all others."""
+_REPEATS, _TINY = 10, 1e-12
+"""Solutions for a step within bounds, and the excess that does not count."""
 
 Stop = Callable[[int, Tensor], bool]
 """Called after each iteration with its number and the costs; returns true to stop all searches."""
@@ -137,11 +151,18 @@ def _advance(
 ) -> None:
     """Take one step of the searches `active`, in place."""
     point, damping, before = solution.point.pick(active), solution.damping[active], solution.cost[active]
-    normal = residuals.normal(point) if weights is None else weights.normal(residuals.normal(point))
+    raw, gradient_at = residuals.chord(point)
+    normal = raw if weights is None else weights.normal(raw)
     tried = [(damping * factor).clamp(_LEAST, _MOST) for factor in _FACTORS]
-    steps = [step(residuals, normal, point, value, weights) for value in tried]
+    steps: list[Point] = []
+    for value in tried:
+        change = step(residuals, normal, point, value, weights)
+        bent = _bent(residuals, raw, gradient_at, point, change)
+        bent = bent if weights is None else weights.normal(bent)
+        steps += [change, step(residuals, bent, point, value, weights)]
+    tried = [value for value in tried for _ in range(2)]
     if not residuals.options.base:
-        steps, tried = [*steps, *(longer(steps[1], k) for k in _STRETCHES)], [*tried, *[damping] * len(_STRETCHES)]
+        steps, tried = [*steps, *(longer(steps[2], k) for k in _STRETCHES)], [*tried, *[damping] * len(_STRETCHES)]
     candidates = [move(residuals, point, change) for change in steps]
     count, sets = len(tried), len(active)
     stacked = Point.joined(candidates)
@@ -176,6 +197,22 @@ def longer(change: Point, times: float) -> Point:
     return Point(times * change.x, times * change.local, change.initial)
 
 
+def _bent(
+    residuals: Residuals, normal: Normal, gradient_at: Callable[[Point], Tensor], point: Point, change: Point
+) -> Normal:
+    """Return normal equations whose step is a step with its acceleration; `gradient_at` as in `Residuals.chord`."""
+    change = replace(change, x=residuals.space.clip(point.x + change.x) - point.x)
+    part = Point(
+        *(here + _SHARE * there for here, there in zip(vars(point).values(), vars(change).values(), strict=True))
+    )
+    windows = residuals.windows
+    shared = change.x[:, None].expand(-1, windows.count, -1)
+    whole = torch.cat([shared, change.local[:, windows.log], change.initial], -1)
+    slope = (gradient_at(part) - normal.gradient) / _SHARE
+    bend = (slope - (normal.matrix @ whole[..., None])[..., 0]) / _SHARE
+    return replace(normal, gradient=normal.gradient + bend)
+
+
 def move(residuals: Residuals, point: Point, change: Point) -> Point:
     """Return a point after a step, within the bounds."""
     x = residuals.space.clip(point.x + change.x)
@@ -193,15 +230,43 @@ def step(residuals: Residuals, normal: Normal, point: Point, damping: Tensor, we
     floor = 1e-12 * size.amax(-1, keepdim=True).clamp_min(1e-30)
     damped = full + torch.diag_embed(damping[:, None] * size.clamp_min(floor) + floor)
     n = residuals.parameters
-    at_bound = torch.zeros_like(right, dtype=torch.bool)
-    at_bound[:, :n] = residuals.space.at_active_bound(point.x, right[:, :n])
-    damped = torch.where(at_bound[:, None] | at_bound[..., None], torch.diag_embed(torch.ones_like(right)), damped)
-    solved = torch.linalg.solve_ex(damped, -torch.where(at_bound, 0.0, right)[..., None])[0][..., 0]
-    solved = torch.nan_to_num(solved, nan=0.0, posinf=0.0, neginf=0.0)
+    held = torch.zeros_like(right, dtype=torch.bool)
+    held[:, :n] = residuals.space.at_active_bound(point.x, right[:, :n])
+    solved = _within_reach(residuals, point.x, damped, right, held)
     logs = len(residuals.windows.logs)
     x, local = solved[:, :n], solved[:, n:].reshape(len(solved), logs, residuals.locals)
     shared = torch.cat([x[:, None].expand(-1, residuals.windows.count, n), local[:, residuals.windows.log]], -1)
     return Point(x, local, back(shared))
+
+
+def _within_reach(residuals: Residuals, x: Tensor, matrix: Tensor, right: Tensor, held: Tensor) -> Tensor:
+    """Return the step of normal equations [S, size, size] and [S, size] within bounds and the reach of a step.
+
+    Coordinates that would move too far end there, and the others are solved for again: cut off afterwards, they would
+    have moved for nothing.
+
+    Args:
+        residuals: The residuals.
+        x: Coordinates, shape [S, n].
+        matrix: Damped matrix.
+        right: Gradient.
+        held: Which unknowns do not move, bool, shape [S, size].
+    """
+    n, target = x.shape[-1], torch.zeros_like(right)
+    reach = torch.inf if residuals.physical else _REACH
+    for _ in range(_REPEATS):
+        pull = right + (matrix @ target[..., None])[..., 0]
+        free = torch.where(held[:, None] | held[..., None], torch.diag_embed(torch.ones_like(right)), matrix)
+        solved = torch.linalg.solve_ex(free, torch.where(held, target, -pull)[..., None])[0][..., 0]
+        solved = torch.nan_to_num(solved, nan=0.0, posinf=0.0, neginf=0.0)
+        after = x + solved[:, :n]
+        within = residuals.space.clip(after).clamp(x - reach, x + reach)
+        out = ((within - after).abs() > _TINY) & ~held[:, :n]
+        if not bool(out.any()):
+            break
+        held[:, :n] |= out
+        target[:, :n] = torch.where(out, within - x, target[:, :n])
+    return solved
 
 
 def reduce(

@@ -61,7 +61,7 @@ _PROBE, _PROBES, _LONGER = 0.3, 6, 1.5
 _FAR = 3.0
 """Deviations from a declared value beyond which its prior is widened, if it may be a placeholder."""
 _TRADES = 3
-"""Times that delays are traded before a stage."""
+"""Most searches of a stage, each from another delay."""
 _MORE = 8
 """Iterations of a fit that goes on, after a stage, with more that is free."""
 
@@ -321,10 +321,7 @@ class Fitting:
 
     def refine(self, stage: FitStage) -> None:
         """Search a stage from the present coordinates."""
-        residuals = self.residuals(self.windows(Split.TRAIN, stage))
-        self._search(residuals, stage.iterations, "structure")
-        self.trade(residuals)
-        self._search(residuals, stage.iterations, "structure")
+        self._search_all(self.windows(Split.TRAIN, stage), stage, "structure")
         self.ends = self.x[None]
 
     def widen(self) -> None:
@@ -332,23 +329,35 @@ class Fitting:
         space, self.x = self.space.widened(self.x, _FAR)
         self.space, self.model = space, self.model.with_space(space)
 
-    @torch.no_grad()
-    def trade(self, residuals: Residuals) -> None:
-        """Move the delay, and with it what makes up for it, while the cost falls (`delay_trades`)."""
-        if self._touches:
-            return
-        point = self.start(residuals)
-        cost = float(residuals.cost(point))
+    def _search_all(self, windows: Windows, stage: FitStage, name: str) -> None:
+        """Search a stage from the best delay around the present one, again while another one is better."""
+        residuals, whole = self.residuals(windows, early=stage != self.stages[-1]), self.residuals(windows)
+        self.trade(whole)
         for _ in range(_TRADES):
-            tried = delays_traded(self.space, self.x)
-            if not len(tried):
-                return
-            sets = Point(tried, *(part.expand(len(tried), *part.shape[1:]) for part in (point.local, point.initial)))
-            costs = residuals.cost(sets)
-            best = int(costs.argmin())
-            if not float(costs[best]) < cost:
-                return
-            self.x, cost = tried[best], float(costs[best])
+            self._search(residuals, stage.iterations, name)
+            if not self.trade(whole):
+                break
+
+    @torch.no_grad()
+    def trade(self, residuals: Residuals) -> bool:
+        """Move the delay, and with it what makes up for it, to where costs are lowest (`delay_trades`).
+
+        Returns:
+            Whether they fell by enough to search on.
+        """
+        if self._touches:
+            return False
+        tried = delays_traded(self.space, self.x)
+        if not len(tried):
+            return False
+        point = self.start(residuals)
+        sets = Point(tried, *(part.expand(len(tried), *part.shape[1:]) for part in (point.local, point.initial)))
+        costs, cost = residuals.cost(sets), float(residuals.cost(point))
+        best = int(costs.argmin())
+        if not float(costs[best]) < (1.0 - self.settings.progress) * cost:
+            return False
+        self.x = tried[best]
+        return True
 
     @torch.no_grad()
     def probe(self, residuals: Residuals) -> None:
@@ -394,11 +403,9 @@ class Fitting:
                 self.x = self.space.converted(first, space)
             if stage == last:
                 self.rescale(stage)
-                self.trade(self.residuals(windows))
-            residuals = self.residuals(windows, early=stage != last)
             if self._measured is not None:
-                self.probe(residuals)
-            self._search(residuals, stage.iterations, name)
+                self.probe(self.residuals(windows, early=stage != last))
+            self._search_all(windows, stage, name)
             ends[name] = self.space, self.x, self.local
             if stage != last:
                 self.widen()

@@ -19,8 +19,8 @@ from torch import Tensor
 from neurodyn.identify.unknowns.quantities import DELAY
 from neurodyn.identify.unknowns.search_space import CoordinateSpace
 
-SHIFTS = (-0.01, -0.005, -0.002, 0.002, 0.005, 0.01)
-"""Changes of the delay that are tried [s]."""
+SHIFTS = tuple(1e-3 * shift for shift in range(-10, 11) if shift)
+"""Changes of the delay that are tried [s]: with stairs of commands, costs have minima some milliseconds apart."""
 
 
 def delays_traded(space: CoordinateSpace, x: Tensor, shifts: Sequence[float] = SHIFTS) -> Tensor:
