@@ -36,7 +36,7 @@ _STRETCHES = (3.0, 10.0, 30.0)
 with it, and a few windows with the steepest derivatives would make all steps short."""
 _SHARE = 0.7
 """Share h of a step after which its acceleration is measured: long enough to see past dry friction's kinks."""
-_REACH = 1.0
+_REACH = 2.0
 """Longest step of a coordinate, in standard deviations of its prior: a quantity that hardly matters is not flung away,
 which would spoil the steps of all others."""
 _REPEATS, _TINY = 10, 1e-12
@@ -201,10 +201,7 @@ def _bent(
     residuals: Residuals, normal: Normal, gradient_at: Callable[[Point], Tensor], point: Point, change: Point
 ) -> Normal:
     """Return normal equations whose step is a step with its acceleration; `gradient_at` as in `Residuals.chord`."""
-    change = replace(change, x=residuals.space.clip(point.x + change.x) - point.x)
-    part = Point(
-        *(here + _SHARE * there for here, there in zip(vars(point).values(), vars(change).values(), strict=True))
-    )
+    part = move(residuals, point, Point(*(_SHARE * each for each in vars(change).values())))
     windows = residuals.windows
     shared = change.x[:, None].expand(-1, windows.count, -1)
     whole = torch.cat([shared, change.local[:, windows.log], change.initial], -1)
@@ -215,7 +212,7 @@ def _bent(
 
 def move(residuals: Residuals, point: Point, change: Point) -> Point:
     """Return a point after a step, within the bounds."""
-    x = residuals.space.clip(point.x + change.x)
+    x = residuals.space.moved(point.x, change.x)
     return Point(x, point.local + change.local, point.initial + change.initial)
 
 
@@ -253,19 +250,19 @@ def _within_reach(residuals: Residuals, x: Tensor, matrix: Tensor, right: Tensor
         held: Which unknowns do not move, bool, shape [S, size].
     """
     n, target = x.shape[-1], torch.zeros_like(right)
-    reach = torch.inf if residuals.physical else _REACH
+    most = torch.inf if residuals.physical else _REACH
+    least, most = (end.clamp(-most, most) for end in residuals.space.reach(x))
     for _ in range(_REPEATS):
         pull = right + (matrix @ target[..., None])[..., 0]
         free = torch.where(held[:, None] | held[..., None], torch.diag_embed(torch.ones_like(right)), matrix)
         solved = torch.linalg.solve_ex(free, torch.where(held, target, -pull)[..., None])[0][..., 0]
         solved = torch.nan_to_num(solved, nan=0.0, posinf=0.0, neginf=0.0)
-        after = x + solved[:, :n]
-        within = residuals.space.clip(after).clamp(x - reach, x + reach)
-        out = ((within - after).abs() > _TINY) & ~held[:, :n]
+        within = solved[:, :n].clamp(least, most)
+        out = ((within - solved[:, :n]).abs() > _TINY) & ~held[:, :n]
         if not bool(out.any()):
             break
         held[:, :n] |= out
-        target[:, :n] = torch.where(out, within - x, target[:, :n])
+        target[:, :n] = torch.where(out, within, target[:, :n])
     return solved
 
 

@@ -41,9 +41,9 @@ from neurodyn.identify.unknowns.search_space import BoxedSpace, SearchSpace
 
 _BYTES = 1 << 27
 _STEP = 1e-5
-_BROAD = 1e-2
-"""Step of differences by coordinates in standard deviations of priors: wide enough to see past the small steps of a
-cost with dry friction, with which a search ends in the next of many local minima."""
+_BROAD = 1e-3
+"""Step of differences by coordinates in standard deviations of priors: as narrow as logs of a minute tell, and wide
+enough to see past the smallest steps of a cost with dry friction."""
 _SHIFT = 1e-4
 _JUMP = 10.0
 _WORLDS = 2048
@@ -122,6 +122,9 @@ class Residuals:
 
     Attributes:
         dynamics: The model; network weights are constant.
+        tangent: The model with longer steps of the engine, from which derivatives are taken; None for `dynamics`.
+        doubled: The model with steps twice as long, from which and `dynamics` roll-outs are extrapolated to vanishing
+            steps (Richardson); None for those of `dynamics`.
         windows: The windows.
         noise: Noise of the joint sensors.
         measured: Readings of other sensors; None if none are compared.
@@ -144,6 +147,8 @@ class Residuals:
         environments: RecordedEnvironments | None = None,
         space: BoxedSpace | None = None,
         prior: Prior | UnitPrior | None = None,
+        tangent: HybridDynamics | None = None,
+        doubled: HybridDynamics | None = None,
     ) -> None:
         """Prepare the residuals.
 
@@ -153,7 +158,8 @@ class Residuals:
         Raises:
             InputError: A quantity that may vary between logs is not free.
         """
-        self.dynamics, self.windows, self.noise = dynamics, windows, noise
+        self.dynamics, self.tangent, self.doubled = dynamics, tangent, doubled
+        self.windows, self.noise = windows, noise
         self.options = options or ResidualOptions()
         self.measured = measured
         joined_noise = noise.joined if measured is None else torch.cat([noise.joined, measured.noise])
@@ -238,8 +244,8 @@ class Residuals:
         return self._changed(scale=scale, noise=noise)
 
     def with_dynamics(self, dynamics: HybridDynamics) -> "Residuals":
-        """Return these residuals of another model with the same quantities."""
-        return self._changed(dynamics=dynamics)
+        """Return these residuals, and their derivatives, of another model with the same quantities."""
+        return self._changed(dynamics=dynamics, tangent=None, doubled=None)
 
     def with_windows(self, windows: Windows, measured: ComparedReadings | None) -> "Residuals":
         """Return these residuals over other windows and their sensor readings."""
@@ -263,7 +269,9 @@ class Residuals:
     @torch.no_grad()
     def errors(self, point: Point) -> Tensor:
         """Return predicted minus logged positions, velocities and readings, shape [S, W, T, channels]."""
-        return self._errors(*self._worlds(self.space.values(point.x), point))
+        worlds = self._worlds(self.space.values(point.x), point)
+        errors = self._errors(*worlds)
+        return errors if self.doubled is None else 2.0 * errors - self.with_dynamics(self.doubled)._errors(*worlds)
 
     def weighted(self, errors: Tensor) -> Tensor:
         """Return the compared errors divided by their scales, shape [..., T, compared channels]."""
@@ -415,11 +423,18 @@ class Residuals:
 
     def _linearised(self, point: Point, physical: bool) -> tuple[Tensor, Tensor]:
         """Return weighted residuals [S, W, T, c] and their Jacobian [S, W, T, c, m]."""
-        values, sets = self.space.values(point.x), point.x.shape[0]
-        errors = self._errors(*self._worlds(values, point))
+        errors = self.errors(point)
         base = self.weighted(errors)
         if not torch.isfinite(base).all():
             base = torch.nan_to_num(base, nan=1e9, posinf=1e9, neginf=-1e9)
+        if self.tangent is None:
+            return base, self._jacobian(errors, point, physical)
+        tangent = self.with_dynamics(self.tangent)
+        return base, tangent._jacobian(tangent.errors(point), point, physical)
+
+    def _jacobian(self, errors: Tensor, point: Point, physical: bool) -> Tensor:
+        """Return the Jacobian of weighted residuals [S, W, T, c, m]; `errors` are those at the point."""
+        values, sets = self.space.values(point.x), point.x.shape[0]
         if self.parameters and not self.physical:
             columns = [without_jumps(column) for column in self._by_coordinates(errors, point, "x", _BROAD)]
         else:
@@ -431,7 +446,7 @@ class Residuals:
                 return self._difference(values, point, step=steps[:, k], column=k, sets=sets)
 
             columns = in_threads(column, len(searched), self._threads)
-        blocks = [torch.stack(columns, -1)] if columns else [base.new_zeros(*base.shape, 0)]
+        blocks = [torch.stack(columns, -1) if columns else self.weighted(errors)[..., None][..., :0]]
         if columns and self.physical and not physical:
             blocks[0] = torch.einsum("swtcp,spn->swtcn", blocks[0], self.chain(point.x))
         shifted = _SHIFT if self.physical else _BROAD
@@ -439,7 +454,7 @@ class Residuals:
             if count:
                 blocks.append(torch.stack(self._by_coordinates(errors, point, name, step), -1))
         jacobian = torch.cat(blocks, -1) if len(blocks) > 1 else blocks[0]
-        return base, jacobian.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        return jacobian.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
     @property
     def _threads(self) -> int:

@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 import msgspec
 import numpy as np
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, nearest
@@ -52,7 +53,10 @@ _LONG, _MOST_MINUTES = 60.0, 8
 """Length [s] of which each counts as a log in one of several runs, and the most with these."""
 _EXACT = 1e-5
 """Noise of positions below which initial states are those of the log [rad or m]: that of a simulator."""
-_FINER = 4
+_FINE = 1.25e-3
+"""Steps of the engine with which a fit without contacts ends, if the settings do not say [s]: damping that is implicit
+in a step of the engine acts half a step late, which a fit takes for another delay."""
+_FINER = 2
 """Steps of the engine in place of one, to see what its length does to the solution."""
 _STARTS, _STARTS_OF_BASE = 2, 4
 """Iterations of a fit of initial states alone, which is nearly linear; of those of an unmeasured base, which is not."""
@@ -60,6 +64,9 @@ _PROBE, _PROBES, _LONGER = 0.3, 6, 1.5
 """First step of a probe [deviations], most steps, and how much longer each is than the one before."""
 _FAR = 3.0
 """Deviations from a declared value beyond which its prior is widened, if it may be a placeholder."""
+_SETTLED = 5e-4
+"""Relative decrease of the cost below which the last stage ends: along valleys that the priors close, costs differ by
+little."""
 _TRADES = 3
 """Most searches of a stage, each from another delay."""
 _MORE = 8
@@ -85,6 +92,8 @@ class Fitting:
     Attributes:
         model: The structure.
         dynamics: Its dynamics.
+        tangent: Its dynamics with longer steps, for derivatives; None for `dynamics`.
+        doubled: Its dynamics with steps twice as long, to extrapolate from; None for none.
         space: Coordinates of its free quantities.
         x: Current coordinates of the search, shape [n].
         past: Frames before a window in which motors and springs settle.
@@ -121,6 +130,8 @@ class Fitting:
         self.model, self.store, self.settings, self._report = model, store, settings, report
         assert model.space is not None
         self.space, self.dynamics = model.space, model.dynamics(store, threads)
+        self.tangent: HybridDynamics | None = None
+        self.doubled: HybridDynamics | None = None
         self.spec = model.robot.spec
         self.environments = environments_of(store, self.dynamics)
         self.past = past_frames(self.dynamics, settings, store)
@@ -281,12 +292,18 @@ class Fitting:
         measured = None if self._measured is None else self._measured.along(windows)
         return Residuals(
             self.dynamics, windows, self.noise, options, measured=measured, scale=self.scale,
-            environments=self.environments, space=space, prior=UnitPrior(),
+            environments=self.environments, space=space, prior=UnitPrior(), tangent=self.tangent,
+            doubled=self.doubled,
         )  # fmt: skip
+
+    @property
+    def _last_frames(self) -> int:
+        """Frames of the windows of the last stage."""
+        return min(stage_frames(self.stages[-1], self.spec.dt), self._longest())
 
     def _frees_starts(self, windows: Windows) -> bool:
         """Whether initial states are free: not those of short windows, which then tell next to nothing of the rest."""
-        return self._free_starts and windows.frames >= min(stage_frames(self.stages[-1], self.spec.dt), self._longest())
+        return self._free_starts and windows.frames >= self._last_frames
 
     def screen(self, bar: float = math.inf) -> float:
         """Search on a few windows, and return the cost of each; stop if it cannot fall below a `bar`.
@@ -437,25 +454,47 @@ class Fitting:
         residuals = self.residuals(self.windows(Split.TRAIN, stage))
         nothing = self.x.new_zeros(0, len(self.space.quantities))
         end = SearchEnd(settled=True, moved=True, iterations=stage.iterations)
-        point = self.start(residuals)
-        return Searched(residuals, point, end, nothing, nothing[:, 0], costs, self._shifts(residuals, point))
+        return Searched(residuals, self.start(residuals), end, nothing, nothing[:, 0], costs)
 
-    def _shifts(self, residuals: Residuals, point: Point) -> Tensor:
-        """Return how far the solution moves with other stages, and with finer steps of the engine, shape [moves, n].
+    def finish(self, costs: dict[str, float]) -> Searched:
+        """Search the kept stage further with short steps of the engine; return its result with `Searched.shifts`."""
+        substeps = math.ceil(self.spec.dt / _FINE / self.model.engine.substeps) * self.model.engine.substeps
+        if self.settings.substeps is not UNSET or self._touches or substeps <= self.model.engine.substeps:
+            return self.end_with_shifts(self.end(costs))
+        self.shorten_steps(substeps + substeps % 2)
+        return self.end_with_shifts(self.again(costs))
 
-        A model without errors has the same solution for windows of all lengths, up to noise.
+    def shorten_steps(self, substeps: int) -> None:
+        """Take so many steps of the engine in a frame, and derivatives, which cost most, still from longer ones."""
+        threads, self.tangent = self.dynamics.threads, self.dynamics
+        self.doubled = self.tangent
+        if substeps != 2 * self.model.engine.substeps:
+            self.doubled = self._with_substeps(substeps // 2).dynamics(self.store, threads)
+        self.model = self._with_substeps(substeps)
+        self.dynamics = self.model.dynamics(self.store, threads)
+
+    def _with_substeps(self, substeps: int) -> FitModel:
+        return replace(self.model, engine=msgspec.structs.replace(self.model.engine, substeps=substeps))
+
+    def end_with_shifts(self, searched: Searched) -> Searched:
+        """Return a result with how far the solution moves with other stages, and with shorter steps of the engine.
+
+        A model without errors has the same solution for windows of all lengths, up to noise. Errors of the engine's
+        first-order integrator fall with the length of its steps, unless they are extrapolated.
         """
-        between = (self.ends - self.ends.mean(0)) / max(1, len(self.ends) - 1) ** 0.5
-        engine = self.model.engine
-        fine = msgspec.structs.replace(engine, substeps=_FINER * engine.substeps)
-        dynamics = replace(self.model, engine=fine).dynamics(self.store, self.dynamics.threads)
-        moved = shift_towards(residuals, point, residuals.with_dynamics(dynamics).errors(point))
-        return torch.cat([between, moved[None]])
+        shifts = (self.ends - self.ends.mean(0)) / max(1, len(self.ends) - 1) ** 0.5
+        if self.doubled is None:
+            engine = self.model.engine
+            finer = self._with_substeps(_FINER * engine.substeps).dynamics(self.store, self.dynamics.threads)
+            errors = searched.residuals.with_dynamics(finer).errors(searched.point)
+            moved = shift_towards(searched.residuals, searched.point, errors) / (1.0 - 1.0 / _FINER)
+            shifts = torch.cat([shifts, moved[None]])
+        return replace(searched, shifts=shifts)
 
     def _search(self, residuals: Residuals, iterations: int, name: str, bar: float = math.inf) -> float:
         columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
         start = self.start(residuals, self.x[columns])
-        before = float(residuals.cost(start))
+        before, last = float(residuals.cost(start)), residuals.windows.frames >= self._last_frames
 
         def stop(iteration: int, cost: Tensor) -> bool:
             nonlocal before
@@ -463,7 +502,7 @@ class Fitting:
             share, before = now / max(before, 1e-300), now
             # The relative decrease of a search's cost shrinks: at this rate it would end above the bar.
             hopeless = iteration > 1 and now * share ** (iterations - iteration) > bar
-            done = share > 1.0 - self.settings.progress or hopeless
+            done = share > 1.0 - (_SETTLED if last else self.settings.progress) or hopeless
             if self._report is not None:
                 self._report(name, iteration, now)
             return done

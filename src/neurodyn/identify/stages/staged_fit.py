@@ -74,10 +74,11 @@ def fit_in_stages(
     searched = let_differ(
         fitting, first if structures.costs in ({}, dict(first.stages)) else fitting.end(structures.costs)
     )
+    searched = fitting.finish(dict(searched.stages))
     tree: dict[str, Any] = {"x": fitting.x, "scale": fitting.scale, "structure": number, "ends": fitting.ends}
     found: dict[str, Any] = {
         "costs": dict(searched.stages), "kept": [[one.kind, one.place] for one in structures.kept],
-        "widths": fitting.space.widths,
+        "widths": fitting.space.widths, "substeps": fitting.model.engine.substeps,
         "tried": [to_dict(one) for one in structures.tried],
     }  # fmt: skip
     if other is not None:
@@ -110,6 +111,8 @@ def _read(
     fitting.ends = saved.get("ends", saved["x"][None])
     fitting.per_log = stages.get("per_log", {})
     fitting.local = dict(zip(stages.get("logs", ()), saved.get("local", ()), strict=False))
+    if (substeps := stages.get("substeps", fitting.model.engine.substeps)) != fitting.model.engine.substeps:
+        fitting.shorten_steps(substeps)
     rigid = (models[int(saved["rigid_structure"])], saved["rigid"]) if "rigid" in saved else None
     tried = [from_dict(one, TriedStructure, _STAGES) for one in stages.get("tried", ())]
-    return StagedFit(fitting, fitting.end(stages["costs"]), rigid, tried)
+    return StagedFit(fitting, fitting.end_with_shifts(fitting.end(stages["costs"])), rigid, tried)

@@ -49,6 +49,27 @@ class BoxedSpace:
         """Names of all coordinates, also those that are held."""
         return self.names
 
+    @property
+    def rates(self) -> Tensor:
+        """Growth of the logarithm of each value by its coordinate, 0 for values linear in it, shape [n]."""
+        return torch.zeros_like(self.lower)
+
+    def moved(self, x: Tensor, change: Tensor) -> Tensor:
+        """Return coordinates after a step along which values change linearly, within the bounds.
+
+        Motion is linear in most quantities, so that valleys of costs (another gain with another friction and inertia)
+        are straight in values, and curved in their logarithms.
+        """
+        growth, rates = (self.rates * change).clamp_min(_LEAST_GROWTH), self.rates.clamp_min(1e-12)
+        return self.clip(x + torch.where(self.rates > 0.0, torch.log1p(growth) / rates, change))
+
+    def reach(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the least and the largest step (`moved`) from coordinates x to the bounds, of x's shape."""
+        rates = self.rates.clamp_min(1e-12)
+        ends = (bound - x for bound in (self.lower, self.upper))
+        low, high = (torch.where(self.rates > 0.0, torch.expm1(rates * end) / rates, end) for end in ends)
+        return low, high
+
     def whole(self, x: Tensor) -> Tensor:
         """Return all coordinates, also those that are held, shape [..., all coordinates]."""
         return x
@@ -125,6 +146,9 @@ class FixedSpace(BoxedSpace):
         """Return the physical values, shape [..., n]."""
         return self._values.expand(*x.shape[:-1], len(self._values))
 
+
+_LEAST_GROWTH = -0.99
+"""Least relative change of a value in a step."""
 
 _MOST = 8.0
 """Bound of the search, in standard deviations."""
@@ -254,6 +278,11 @@ class CoordinateSpace(BoxedSpace):
         )
         self.nominal = torch.zeros(len(self.names), dtype=torch.float64).clamp(self.lower, self.upper)
         self.quantities = tuple(dict.fromkeys([*spare, *self._quantities(), *recorded]))
+
+    @property
+    def rates(self) -> Tensor:
+        """Growth of the logarithm of each value by its coordinate, 0 for values with either sign."""
+        return torch.tensor([0.0 if one.signed else one.width for one in self.coordinates], dtype=torch.float64)
 
     def _bounds(self) -> tuple[list[float], list[float]]:
         ranges = [one.range for one in self.coordinates]
@@ -408,6 +437,11 @@ class PartOfSpace(BoxedSpace):
     def all_names(self) -> tuple[str, ...]:
         """Names of the coordinates of the whole space."""
         return self._space.all_names
+
+    @property
+    def rates(self) -> Tensor:
+        """Rates of the kept coordinates in the whole space."""
+        return self._space.rates[self.kept]
 
     def values(self, x: Tensor) -> Tensor:
         """Return the physical values of the whole space's quantities, shape [..., quantities]."""
