@@ -11,7 +11,15 @@ from neurodyn.core.description.parameter import student_t
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.windows import Blocks, blocks_of
-from neurodyn.identify.fit.least_squares import Weights, assemble, levenberg_marquardt, move, reduce, step
+from neurodyn.identify.fit.least_squares import (
+    Weights,
+    assemble,
+    forgetting,
+    levenberg_marquardt,
+    move,
+    reduce,
+    step,
+)
 from neurodyn.identify.fit.residuals import Normal, Point, Residuals
 
 ILL_CONDITIONED = 1e4
@@ -246,7 +254,11 @@ def _system(residuals: Residuals, normal: Normal, point: Point) -> _System:
         slope = residuals.prior_slope(point.x[:1], physical=residuals.physical)[0]
         prior = slope.mT @ slope
     if not nl:
-        return _System(full, prior, right, scores, matrix[0])
+        by_window = matrix[0]
+        if not residuals.physical and (unseen := residuals.space.unseen(point.x[0])) is not None:
+            only = forgetting(by_window.sum(0), unseen)
+            by_window, scores = only @ by_window @ only.mT, scores @ only.mT
+        return _System(full, prior, right, scores, by_window)
     elimination = torch.linalg.solve(full[n:, n:], full[n:, :n])
     by_window = elimination.view(-1, nl, n)[residuals.windows.log]
     scores = scores - (gradient[0, :, None, n:] @ by_window)[:, 0]

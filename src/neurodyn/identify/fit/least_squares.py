@@ -310,6 +310,9 @@ def assemble(
     size = n + logs * nl
     full, right = matrix.new_zeros(len(matrix), size, size), matrix.new_zeros(len(matrix), size)
     full[:, :n, :n], right[:, :n] = matrix[..., :n, :n].sum(1), gradient[..., :n].sum(1)
+    if not nl and not physical and (unseen := residuals.space.unseen(point.x)) is not None:
+        only = forgetting(full, unseen)
+        full, right = only @ full @ only.mT, (only @ right[..., None])[..., 0]
     if residuals.prior is not None:
         slope = residuals.prior_slope(point.x, physical=physical)
         distance = residuals.off_prior(point.x) - (0.0 if weights is None else weights.prior)
@@ -327,6 +330,16 @@ def assemble(
         full[:, block, block] += matrix[:, rows, n:, n:].sum(1)
         right[:, block] += gradient[:, rows, n:].sum(1)
     return full, right
+
+
+def forgetting(information: Tensor, direction: Tensor) -> Tensor:
+    """Return what removes from information [..., n, n], and from scores [n], what they say along a direction [..., n].
+
+    It is a projection Q, so that Q I Q^T s = 0 and s^T Q g = 0; directions that are not seen at all stay as they are.
+    """
+    seen = (information @ direction[..., None])[..., 0]
+    power = (seen * direction).sum(-1)[..., None, None].clamp_min(1e-300)
+    return torch.eye(direction.shape[-1], dtype=seen.dtype) - seen[..., :, None] * direction[..., None, :] / power
 
 
 def rescale(residuals: Residuals, solution: Solution) -> tuple[Residuals, Solution]:

@@ -461,6 +461,7 @@ class Fitting:
         substeps = math.ceil(self.spec.dt / _FINE / self.model.engine.substeps) * self.model.engine.substeps
         if self.settings.substeps is not UNSET or self._touches or substeps <= self.model.engine.substeps:
             return self.end_with_shifts(self.end(costs))
+        self.x = self.space.with_likely_scale(self.x)
         self.shorten_steps(substeps + substeps % 2)
         return self.end_with_shifts(self.again(costs))
 

@@ -23,6 +23,7 @@ from torch import Tensor
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Mechanism
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.identify.unknowns.bodies import BodyTensors, stretched, with_ball, with_moment
+from neurodyn.identify.unknowns.torque_scale import scaled_coordinates
 
 
 class BoxedSpace:
@@ -62,6 +63,10 @@ class BoxedSpace:
         """
         growth, rates = (self.rates * change).clamp_min(_LEAST_GROWTH), self.rates.clamp_min(1e-12)
         return self.clip(x + torch.where(self.rates > 0.0, torch.log1p(growth) / rates, change))
+
+    def unseen(self, x: Tensor) -> Tensor | None:
+        """Return a direction in which no roll-out changes, from coordinates x, of x's shape; None for none."""
+        return None
 
     def reach(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the least and the largest step (`moved`) from coordinates x to the bounds, of x's shape."""
@@ -147,6 +152,8 @@ class FixedSpace(BoxedSpace):
         return self._values.expand(*x.shape[:-1], len(self._values))
 
 
+_SCALINGS, _MOST_SCALING = 5, 0.3
+"""Steps to the likely scale, and the longest one of its logarithm."""
 _LEAST_GROWTH = -0.99
 """Least relative change of a value in a step."""
 
@@ -269,6 +276,8 @@ class CoordinateSpace(BoxedSpace):
         self._recorded = tuple(recorded)
         self._known = {one.name: value for one, value in known}
         self.carrier = (carrier or mechanism.links[0].joint.name) if self.has(PAYLOAD[0]) else ""
+        driven = [name for name, drive in mechanism.drives.items() if not drive.prescribes_motion]
+        self._torques = [self._index[name] for name in scaled_coordinates(self.names, driven, self._limbs, self._known)]
         self._added = [name for name in mechanism.names if f"{name}.{ADDED[0]}" in self._index]
         self._scaled = [name for name in mechanism.names if self.has(f"{name}.{INERTIA_SCALE}")]
         self._stretched = [name for name in mechanism.names if self.has(f"{name}.{EXTENT[0]}")]
@@ -283,6 +292,32 @@ class CoordinateSpace(BoxedSpace):
     def rates(self) -> Tensor:
         """Growth of the logarithm of each value by its coordinate, 0 for values with either sign."""
         return torch.tensor([0.0 if one.signed else one.width for one in self.coordinates], dtype=torch.float64)
+
+    def unseen(self, x: Tensor) -> Tensor | None:
+        """Return the direction of a common scale of masses and torques, by its logarithm; None if it is known."""
+        if not self._torques:
+            return None
+        direction = torch.zeros_like(x)
+        for k in self._torques:
+            one, value = self.coordinates[k], self.coordinates[k].value(x[..., k])
+            direction[..., k] = value / (one.width * (1.0 if one.signed else value + one.size))
+        return direction
+
+    def scaled(self, x: Tensor, factor: float) -> Tensor:
+        """Return coordinates [n] with all masses and torques multiplied by a factor, within bounds."""
+        moved = x.clone()
+        for k in self._torques:
+            moved[k] = self.coordinates[k].of(float(self.coordinates[k].value(x[k])) * factor)
+        return self.clip(moved)
+
+    def with_likely_scale(self, x: Tensor) -> Tensor:
+        """Return coordinates [n] with the common scale of masses and torques that the priors expect."""
+        for _ in range(_SCALINGS):
+            if (direction := self.unseen(x)) is None:
+                return x
+            change = -float(direction @ x) / max(float(direction @ direction), 1e-12)
+            x = self.scaled(x, math.exp(min(max(change, -_MOST_SCALING), _MOST_SCALING)))
+        return x
 
     def _bounds(self) -> tuple[list[float], list[float]]:
         ranges = [one.range for one in self.coordinates]
@@ -442,6 +477,13 @@ class PartOfSpace(BoxedSpace):
     def rates(self) -> Tensor:
         """Rates of the kept coordinates in the whole space."""
         return self._space.rates[self.kept]
+
+    def unseen(self, x: Tensor) -> Tensor | None:
+        """Return the direction in the whole space; None if coordinates are held that it would change."""
+        direction = self._space.unseen(self._of_space(x))
+        if direction is None or int((direction != 0.0).sum()) > int((direction[..., self.kept] != 0.0).sum()):
+            return None
+        return direction[..., self.kept]
 
     def values(self, x: Tensor) -> Tensor:
         """Return the physical values of the whole space's quantities, shape [..., quantities]."""
