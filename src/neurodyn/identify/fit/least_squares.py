@@ -250,8 +250,7 @@ def _within_reach(residuals: Residuals, x: Tensor, matrix: Tensor, right: Tensor
         held: Which unknowns do not move, bool, shape [S, size].
     """
     n, target = x.shape[-1], torch.zeros_like(right)
-    most = torch.inf if residuals.physical else _REACH
-    least, most = (end.clamp(-most, most) for end in residuals.space.reach(x))
+    least, most = residuals.space.reach(x, torch.inf if residuals.physical else _REACH)
     for _ in range(_REPEATS):
         pull = right + (matrix @ target[..., None])[..., 0]
         free = torch.where(held[:, None] | held[..., None], torch.diag_embed(torch.ones_like(right)), matrix)

@@ -50,6 +50,14 @@ class BoxedSpace:
         """Names of all coordinates, also those that are held."""
         return self.names
 
+    def whole(self, x: Tensor) -> Tensor:
+        """Return all coordinates, also those that are held, shape [..., all coordinates]."""
+        return x
+
+    def values_of_whole(self, whole: Tensor) -> Tensor:
+        """Return the physical values at all coordinates, also those that are held, shape [..., quantities]."""
+        return self.values(whole)
+
     @property
     def rates(self) -> Tensor:
         """Growth of the logarithm of each value by its coordinate, 0 for values linear in it, shape [n]."""
@@ -68,20 +76,12 @@ class BoxedSpace:
         """Return a direction in which no roll-out changes, from coordinates x, of x's shape; None for none."""
         return None
 
-    def reach(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the least and the largest step (`moved`) from coordinates x to the bounds, of x's shape."""
+    def reach(self, x: Tensor, most: float) -> tuple[Tensor, Tensor]:
+        """Return the least and the largest step (`moved`) from coordinates x, to bounds or by `most`, of x's shape."""
         rates = self.rates.clamp_min(1e-12)
-        ends = (bound - x for bound in (self.lower, self.upper))
+        ends = ((bound - x).clamp(-most, most) for bound in (self.lower, self.upper))
         low, high = (torch.where(self.rates > 0.0, torch.expm1(rates * end) / rates, end) for end in ends)
         return low, high
-
-    def whole(self, x: Tensor) -> Tensor:
-        """Return all coordinates, also those that are held, shape [..., all coordinates]."""
-        return x
-
-    def values_of_whole(self, whole: Tensor) -> Tensor:
-        """Return the physical values at all coordinates, also those that are held, shape [..., quantities]."""
-        return self.values(whole)
 
     def clip(self, x: Tensor) -> Tensor:
         """Return the nearest coordinates within the bounds."""
