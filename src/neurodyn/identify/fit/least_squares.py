@@ -249,7 +249,7 @@ def _within_reach(residuals: Residuals, x: Tensor, matrix: Tensor, right: Tensor
         right: Gradient.
         held: Which unknowns do not move, bool, shape [S, size].
     """
-    n, target = x.shape[-1], torch.zeros_like(right)
+    n, target, solved = x.shape[-1], torch.zeros_like(right), torch.zeros_like(right)
     least, most = residuals.space.reach(x, torch.inf if residuals.physical else _REACH)
     for _ in range(_REPEATS):
         pull = right + (matrix @ target[..., None])[..., 0]
