@@ -30,9 +30,9 @@ pytest.importorskip("newton")
 ARM = """
 <mujoco model="arm"><compiler angle="radian"/><option integrator="implicitfast" timestep=".002"/>
   <worldbody><body name="upper" pos="0 0 1"><joint name="shoulder" axis="0 1 0" damping=".3" armature=".05"/>
-    <geom type="capsule" fromto="0 0 0 0 0 -.4" size=".03" mass="3" contype="0" conaffinity="0"/>
+    <geom type="capsule" fromto="0 0 0 0 0 -.4" size=".03" mass="2.973" contype="0" conaffinity="0"/>
     <body name="lower" pos="0 0 -.4"><joint name="elbow" axis="0 1 0" damping=".2" armature=".03"/>
-      <geom type="capsule" fromto="0 0 0 0 0 -.3" size=".025" mass="1.5" contype="0" conaffinity="0"/>
+      <geom type="capsule" fromto="0 0 0 0 0 -.3" size=".025" mass="1.487" contype="0" conaffinity="0"/>
     </body></body></worldbody>
   <actuator><position name="shoulder" joint="shoulder" kp="200" kv="8"/>
     <position name="elbow" joint="elbow" kp="120" kv="4"/></actuator></mujoco>

@@ -418,12 +418,14 @@ class CoordinateSpace(BoxedSpace):
     def widened(self, x: Tensor, beyond: float) -> "tuple[CoordinateSpace, Tensor]":
         """Return this space with wider priors of guessed quantities that are `beyond` so many deviations, and its x.
 
-        So do others that reach the bound of the search, which is no bound of their values.
+        So do others that reach the bound of the search, which is no bound of their values; not masses, for which
+        something heavy that the model lacks is the likelier reason.
         """
         x, changed = x.clone(), list(self.coordinates)
         for k, one in enumerate(self.coordinates):
             reached = abs(float(x[k]))
-            if (one.guessed and reached > beyond) or reached > _MOST - 1e-6:
+            bounded = reached > _MOST - 1e-6 and not one.name.endswith(MASS_SCALE)
+            if (one.guessed and reached > beyond) or bounded:
                 changed[k] = one.widened(float(x[k]))
                 x[k] = x[k] * one.width / changed[k].width
         space = self._with(changed)
