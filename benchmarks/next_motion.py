@@ -217,7 +217,8 @@ def narrowed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         "promised": promised[widest][1] / promised[widest][0] if widest in promised else None,
         "told": [len(told), sum(one.get("said", True) for one in after["parameters"])],
         "promises": {
-            name: [then / now, new[name] / old[name]] for name, (now, then) in promised.items() if name in new
+            name: [then / now, new[name] / old[name]] for name, (now, then) in promised.items()
+            if name in new and old[name] > 0.0
         },
     }  # fmt: skip
 
