@@ -9,7 +9,7 @@ import pytest
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
-from neurodyn.identify.logs import check_log
+from neurodyn.identify.logs import check_log, repeated_in_motion
 from neurodyn.robots import load
 
 FRAMES, EPISODES = 60, 12
@@ -54,3 +54,13 @@ def test_faults_of_a_log_are_named(column: str, change, warning: str, tmp_path: 
     values = np.stack([part[("q", "qd", "control").index(column)] for part in parts]).astype(float)
     check = check_log(load("cartpole"), swinging(tmp_path / "log.h5", **{column: change(values)}))
     assert any(warning in text for text in check.warnings), check.warnings
+
+
+def test_an_encoder_at_rest_or_in_slow_motion_is_not_slow():
+    time = np.arange(20) * 0.01
+    fast = np.stack([np.sin(5.0 * time + k) for k in range(6)])[..., None]
+    assert repeated_in_motion(fast) == 0.0
+    assert repeated_in_motion(np.repeat(fast[:, ::2], 2, axis=1)) > 0.4  # readings at half the rate
+    slow = np.round(np.stack([0.02 * time + 0.01 * k for k in range(6)])[..., None] / 1.5e-3) * 1.5e-3
+    assert repeated_in_motion(slow) == 0.0
+    assert repeated_in_motion(np.concatenate([fast, np.ones_like(fast)])) == 0.0

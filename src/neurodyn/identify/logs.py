@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The check of the logs of an identification before the fit: rates, noise, saturation, joints that move too little."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from neurodyn.core.errors import InputError
@@ -17,6 +19,8 @@ _WINDOW, _MOST = 20, 500
 _SATURATED, _REPEATED, _STILL, _LARGEST = 0.3, 0.05, 2.0, 0.98
 """Thresholds of warnings: shares of saturated and of repeated frames, motion of a joint in units of its noise; and the
 share of the largest command that counts as saturated."""
+_SLOWEST = 5
+"""Most frames in a row that a slow reading repeats."""
 _SLOPES = (0.8, 1.25)
 _SHORT = 0.25
 """Length below which a log is called short [min]."""
@@ -40,11 +44,10 @@ def check_log(robot: Robot, store: Store) -> LogCheck:
         for joint in spec.joints
         if joint.scalar
     ]
-    still = ((windows.q[:, 1:] == windows.q[:, :-1]).all(-1)).double().mean()
     minutes = float(store.lengths.sum()) * spec.dt / 60.0
     check = LogCheck(
         rate=1.0 / spec.dt, minutes=minutes, episodes=(counts[0], counts[1], counts[2]), control=spec.control_kind,
-        repeated=float(still), joints=joints, warnings=[],
+        repeated=repeated_in_motion(windows.q.numpy()), joints=joints, warnings=[],
     )  # fmt: skip
     if joints and all(joint.motion < _STILL * joint.noise for joint in joints):
         raise InputError(
@@ -53,6 +56,25 @@ def check_log(robot: Robot, store: Store) -> LogCheck:
         )
     check.warnings.extend(_warnings(check))
     return check
+
+
+def repeated_in_motion(q: np.ndarray) -> float:
+    """Return the share of frames in motion that repeat the one before, from windows of positions [W, T, nq].
+
+    A reading that stands between two steps of motion is slower than the rate. One of a robot at rest is not, nor is one
+    of an encoder whose smallest step is larger than the motion of a frame.
+    """
+    change = np.abs(np.diff(q, axis=1))
+    steps = [column[column > 0.0].min(initial=np.inf) for column in change.reshape(-1, q.shape[-1]).T]
+    moved, stood = (change > 1.5 * np.array(steps)).any(-1), (change == 0.0).all(-1)
+    repeated = 0
+    for moving, standing in zip(moved, stood, strict=True):
+        ends = np.flatnonzero(moving)
+        for first, last in pairwise(ends.tolist()):
+            between = last - first - 1
+            if 0 < between <= _SLOWEST and standing[first + 1 : last].all():
+                repeated += between
+    return repeated / max(1, repeated + int(moved.sum()))
 
 
 def _joint(robot: Robot, windows: Windows, name: str, noise: float) -> JointLog:

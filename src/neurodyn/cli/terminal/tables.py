@@ -198,7 +198,7 @@ def _print_log(console: Console, data: dict[str, Any]) -> None:
         rows.append((name, str(rates["runs"]), *numbers, remark))
     print_table(console, ("group", "runs", "rate [Hz]", "slowest", "frames", ""), rows)
     alignment = notes["alignment"]
-    if alignment["delays"]:
+    if alignment["delays"] and max(alignment["r2"]) > 0.0:  # else the commands explain nothing at any delay
         columns = zip(alignment["delays"], alignment["error"], alignment["r2"], strict=True)
         rows = [(f"{1e3 * delay:.3g}", f"{error:.3f}", f"{r2:.3f}") for delay, error, r2 in columns]
         what = "time to follow" if alignment.get("followed") is not None else "delay of control"
