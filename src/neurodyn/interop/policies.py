@@ -216,13 +216,14 @@ def import_policy(
     valid = activations_with("rsl_rl")
     if activation not in valid:
         raise InputError(f"--activation is {activation!r}; valid: {', '.join(valid)}")
-    folder, wanted = Path(out), load(task)
+    folder = Path(out)
+    wanted = load(task)
     with exclusive(folder):
         if (folder / "config.json").exists() or folder.is_file():
             raise InputError(f"{folder}: is there already; give another --out")
         actor = POLICY_LAYOUTS[layout](file).for_actions(len(wanted.actions))
         if not _fits(actor, wanted):  # it may see the task's other view
-            wanted = next((task for view in VIEWS if _fits(actor, task := wanted.observing(view))), wanted)
+            wanted = next((one for one in map(wanted.observing, VIEWS) if _fits(actor, one)), wanted)
         _require_fit(actor, wanted, str(file))
         given: dict[str, Any] = {
             "hidden": [len(bias) for _, bias in actor.layers[:-1]], "activation": activation,

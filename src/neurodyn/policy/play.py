@@ -184,7 +184,7 @@ def _estimated(task: Task, path: _Path, robot: RobotDynamics, frames: int) -> _P
     [found], why = score(task, [path.sensed])
     if found is None:
         return replace(path, score=f"{path.score}; {why}" if why else path.score)
-    by_truth = f"; {path.score} by the truth" if path.score.startswith("return") else ""
+    by_truth = f"; {path.score} by the truth" if path.sensed.frames[0].reading.truth is not None else ""
     q, qd = (
         torch.cat([x, x[:, -1:].expand(-1, frames + 1 - x.shape[1], -1)], 1) for x in (found.path.q, found.path.qd)
     )

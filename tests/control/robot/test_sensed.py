@@ -16,6 +16,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.readers import import_logs
 from neurodyn.data.readers.column_map import read_column_map
 from neurodyn.data.store import Store
+from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.policy.artifact import policy_config, save_policy
 from neurodyn.policy.logs import log_policies
@@ -151,18 +152,23 @@ def test_play_scores_by_truth_or_says_what_is_missing(folder, tmp_path, monkeypa
     assert estimated == pytest.approx(true, rel=0.05)
 
 
-def test_a_policy_of_the_state_is_refused(folder, tmp_path):
-    with pytest.raises(InputError, match=r"'base_linear_velocity' is not measured.*--observe sensors"):
-        log_policies(
-            [policy(folder, "state", "state")], tmp_path / "x.h5", robot=robot_class(folder, "state_robot"),
-            transitions=50,
-        )  # fmt: skip
-
-
-def test_planners_refuse_it(folder, tmp_path):
-    task, name = load(f"velocity@{folder / 'dog'}"), robot_class(folder, "planned_robot")
-    with pytest.raises(InputError, match="nobody tracks its base"), plant_of(task, name, "cpu", tmp_path):
-        pass
+def test_planners_and_policies_of_the_state_get_the_estimated_base(folder, tmp_path):
+    task = load(f"velocity@{folder / 'dog'}", "state")
+    with plant_of(task, robot_class(folder, "planned_robot", "seen['truth'] = truth"), "cpu", tmp_path) as plant:
+        dynamics, state = plant.dynamics, plant.starts(task, 0).draw(1)
+        assert isinstance(dynamics, RobotDynamics)
+        hold = Control(target=task.nominal(state.q)[None])
+        for _ in range(60):
+            _, step = dynamics.step(None, state, hold)
+            state = step.state
+        now, truth = dynamics.quantities(state), dynamics.base.reading.truth
+        assert float((state.q[:, 2] - truth.q[:, 2]).abs()) < 0.02
+        assert float((state.qd[:, :3] - truth.qd[:, :3]).norm()) < 0.1
+        assert torch.isfinite(task.observe(now, task.begin(now, torch.Generator()))).all()
+        assert now.of_rewards["base_height"].item() == pytest.approx(truth.q[0, 2].item(), abs=1e-4)
+    blind = robot_class(folder, "unknown_robot", "del seen['specific_force']")
+    with pytest.raises(InputError, match=r"not known without 'specific_force'"):
+        log_policies([policy(folder, "state", "state")], tmp_path / "x.h5", robot=blind, transitions=50)
 
 
 @pytest.mark.parametrize(

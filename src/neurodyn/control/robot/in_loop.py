@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 import torch
@@ -45,7 +45,11 @@ from neurodyn.geometry.tensors import WorldMask
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
+from neurodyn.tasks.sensing import STATE
 from neurodyn.tasks.task import reset_states
+
+if TYPE_CHECKING:
+    from neurodyn.control.robot.followed import BaseFollower
 
 _TAIL = 1 << 16
 
@@ -226,6 +230,7 @@ class RobotDynamics(Dynamics):
     rehearses = False
     _rests = False  # whether it was stopped beyond its limits
     _unlogged = False  # whether the last state is not in the log yet
+    _follower: "BaseFollower | None" = None
 
     def __init__(self, robot: Robot, name: str, log: Path) -> None:
         """Start the robot's process.
@@ -326,6 +331,8 @@ class RobotDynamics(Dynamics):
         self._rests = False
         if self.base is not None:
             self.base.restart()
+            if self._follower is not None:
+                self._follower.restart()
         seen = self.process.reset()
         self._frame, self._ticks, self._velocity, self._seen = 0, 0, None, None
         self._begun = self._clock = seen.clock
@@ -335,7 +342,7 @@ class RobotDynamics(Dynamics):
             for name in self._others for k in range(len(seen.values[name]))
         ]  # fmt: skip
         self._log.begin(names)
-        return self._read(seen)
+        return self._followed(self._read(seen))
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> Carry:
         """Return None: the robot is where `start` moved it."""
@@ -364,9 +371,32 @@ class RobotDynamics(Dynamics):
                 self.stop()
                 self._rests = True
                 break
+        measured = measured if self._rests else self._followed(measured)
         assert self.robot is not None
         self.late = self.process.settings.realtime and self._clock - before > _LONG * self.robot.dt
         return carry, Step(state=measured, applied=command[None])
+
+    def follow(self) -> None:
+        """Estimate the state of a base that nobody tracks in every frame, for those who need it.
+
+        Raises:
+            InputError: It cannot be estimated.
+        """
+        if self.base is not None and self._follower is None:
+            from neurodyn.control.robot.followed import BaseFollower
+
+            assert self.robot is not None
+            self._follower, self.base.known = BaseFollower(self.robot), True
+
+    def _followed(self, measured: State) -> State:
+        """Return a measured state, with that of the base as estimated if asked for."""
+        if self._follower is None or self.base is None or self.base.reading is None or self._seen is None:
+            return measured
+        _, q, qd, _ = self._seen
+        try:
+            return self._follower.follow(q, qd, self._sent, self.base.reading)
+        except InputError as error:
+            raise self._wrong(str(error)) from None
 
     def reset(self, carry: Carry, context: State | Window, mask: WorldMask) -> Carry:
         """Return the carry unchanged; see `begin`."""
@@ -526,6 +556,8 @@ def robot_in_loop(task: Task, name: str, log: str | Path) -> Iterator[RobotInLoo
     """
     dynamics = RobotDynamics(task.declaration(), name, Path(log))
     try:
+        if task.observes == STATE:
+            dynamics.follow()
         yield RobotInLoop(name, dynamics)
     finally:
         dynamics.close()
@@ -546,11 +578,7 @@ def plant_of(task: Task, name: str, device: str, out: Path | None) -> Iterator[R
     if is_file(name):
         with robot_in_loop(task, name, log_file(out)) as robot:
             assert isinstance(robot.dynamics, RobotDynamics)
-            if robot.dynamics.base is not None:
-                raise InputError(
-                    f"{name}: nobody tracks its base, whose state plans start from; valid: a robot whose base is "
-                    "measured, or a policy of --observe sensors (`policy play --on`)"
-                )
+            robot.dynamics.follow()
             yield robot
     else:
         yield open_dynamics(task, name, device=device, flag="--plant")

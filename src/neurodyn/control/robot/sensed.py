@@ -79,6 +79,7 @@ class SensedBase:
 
     Attributes:
         reading: The last readings; None before the first.
+        known: Whether states of the base are estimated while the robot moves.
         frames: What was sensed in the episode so far; complete once the robot has stopped.
     """
 
@@ -99,6 +100,7 @@ class SensedBase:
         height = robot.legs.height if robot.legs is not None else sum(robot.reset.height or (0.0, 0.0)) / 2.0
         self._place = torch.tensor([0.0, 0.0, height])
         self.reading: SensedReading | None = None
+        self.known = False
         self.frames: list[SensedFrame] = []
         self._heading, self._first, self._time = 0.0, None, 0.0
 
@@ -195,6 +197,10 @@ class SensedReader(StateReader):
         sensed, reading = self._reader.read(state, step, torque), self._base.reading
         if reading is None:  # a rehearsal
             return sensed
+        if self._base.known:
+            now = sensed.replacing({})
+            now.judged = sensed if reading.truth is None else self._reader.read(reading.truth, step, torque)
+            return now
         readings = {GYROSCOPE: reading.gyroscope[None], GRAVITY: reading.gravity[None]}
         given = {name: lambda of, value=value: value for name, value in readings.items()}
         unknown = [name for name in UNKNOWN if name in sensed]
