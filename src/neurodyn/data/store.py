@@ -276,7 +276,8 @@ class Store:
         if self.header.base == "unmeasured":
             raise InputError(
                 f"{where}: the pose and velocity of the base {self.header.spec.joints[0].name!r} are not measured, and "
-                "this needs them; valid: a log with motion capture (`floating` in its column map)"
+                "this needs them; valid: a log with motion capture (`floating` in its column map); `neurodyn adapt` "
+                "estimates them"
             )
 
     @property

@@ -167,6 +167,11 @@ class BaseEstimates:
         return self.store
 
     @property
+    def streams(self) -> set[str]:
+        """Streams of the log that are compared."""
+        return {sensor.stream or name for name, sensor in self.sensors.items()}
+
+    @property
     def settled(self) -> bool:
         """Whether the latest estimate hardly differs from the one before."""
         return len(self.changes) > 1 and self.changes[-1] < _SETTLED * self.changes[0]

@@ -208,9 +208,6 @@ class _Identification:
         self.environments = RecordedEnvironments(problem.store)
         self.frames = max(1, round(settings.horizon / problem.robot.spec.dt))
         self.starts = settings.starts_of(spec.name for spec in self.specs)
-        self.warnings = [
-            f"the data hold {name!r}, which no sensor names: it is not compared" for name in self.sensing.unused
-        ]
         self.logged = problem.store
         self.estimates = None
         if self.logged.header.base != "measured":
@@ -221,6 +218,11 @@ class _Identification:
                 "sensors are given, but a fit in stages compares states where the base is measured; valid: "
                 "no sensors with stages"
             )
+        self.warnings = [
+            f"the data hold {name!r}, which no sensor names: it is not compared"
+            for name in self.sensing.unused
+            if self.estimates is None or name not in self.estimates.streams
+        ]
         self.fitting: Fitting | None = None
         self.rigid: HybridDynamics | None = None
         self.tried: list[TriedStructure] = []

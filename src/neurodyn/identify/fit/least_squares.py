@@ -29,8 +29,8 @@ from neurodyn.identify.fit.window_starts import settle_starts
 
 _FACTORS = (1e-3, 1e-1, 10.0, 1e3)
 _LEAST, _MOST = 1e-8, 1e12
-_SETTLED, _STARTS = 3, 2
-"""Candidates whose starts of windows are settled where the base is unmeasured, and iterations of it."""
+_SETTLED, _STARTS = 2, 2
+"""Candidates whose starts of windows are settled further where the base is unmeasured, and iterations of it."""
 _STRETCHES = (3.0, 10.0, 30.0)
 """Multiples of a step that are tried where windows begin with unknown states of the base: their contacts come and go
 with it, and a few windows with the steepest derivatives would make all steps short."""
@@ -184,12 +184,16 @@ def _advance(
 
 
 def _settled(residuals: Residuals, stacked: Point, costs: Tensor) -> tuple[Point, Tensor]:
-    """Return candidates [count * S] of which the best of each set have starts that fit, and their costs [count, S]."""
+    """Return candidates [count * S] with starts that fit, those of the best better, and their costs [count, S].
+
+    Before that, costs favour the shortest steps.
+    """
+    point, first = settle_starts(residuals, stacked, 1)
+    costs = first.view_as(costs)
     best = costs.argsort(0)[:_SETTLED].flatten()
     rows = best * costs.shape[1] + torch.arange(costs.shape[1]).repeat(_SETTLED)
-    point, settled = settle_starts(residuals, stacked.pick(rows), _STARTS)
-    costs = costs.flatten().index_copy(0, rows, settled).view_as(costs)
-    return stacked.put(rows, point), costs
+    better, settled = settle_starts(residuals, point.pick(rows), _STARTS)
+    return point.put(rows, better), costs.flatten().index_copy(0, rows, settled).view_as(costs)
 
 
 def longer(change: Point, times: float) -> Point:
