@@ -7,12 +7,14 @@ import threading
 import weakref
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from neurodyn.core.errors import notice
 from neurodyn.geometry.launching import cpu_kernel, object_of_handle, operator, set_stack_size
 
 # Warp reads the annotations of these functions.
@@ -54,6 +56,30 @@ def block_kernel(text: str, words: int, cuda: bool, room: int = 0) -> Any:
 
     set_stack_size(loop, room)
     return loop
+
+
+_SECONDS_AN_OPERATION = 3e-4
+"""Time to compile an operation of a program, measured with those of an ant on one core [s]."""
+_SILENCE = 2.0
+"""Shortest compilation that is announced [s]."""
+
+
+def announce(kernel: Any, operations: int) -> None:
+    """Give notice that a kernel for the CPU is about to be compiled, and how long that takes, unless it is cached."""
+    seconds = _SECONDS_AN_OPERATION * operations
+    if seconds >= _SILENCE and not _in_cache(kernel):
+        notice(f"compiling a model for this machine, once: {seconds:.0f} s on a free core")
+
+
+def _in_cache(kernel: Any) -> bool:
+    """Return whether Warp's cache, whose names are hashes of the code, has a kernel for the CPU; if unsure, True."""
+    import warp as wp
+
+    try:
+        name = kernel.module.get_module_identifier(1)  # threads of a block on a CPU
+    except Exception:  # another version of Warp
+        return True
+    return (Path(str(wp.config.kernel_cache_dir)) / name).is_dir()
 
 
 def load_side_by_side(kernels: Sequence[Any]) -> None:

@@ -32,6 +32,7 @@ from neurodyn.geometry.launching import (
 from neurodyn.multibody.trace.native import (
     CpuLaunch,
     CudaLaunch,
+    announce,
     block_kernel,
     load_side_by_side,
     recorded_launch,
@@ -380,6 +381,7 @@ class TracedProgram(OperatorHandle):
         if any((which, run.single, run.lanes) in self._cpu for which in (0, 1)):
             return
         kernels = [self.kernel(which, Target("cpu", run.single, run.lanes)) for which in (0, 1)]
+        announce(kernels[1], self.operations[1])
         with drop_native_stderr(), suppress(Exception):
             load_side_by_side(kernels)  # `_cpu_launch` compiles what failed once more, and reports it
 
@@ -388,9 +390,11 @@ class TracedProgram(OperatorHandle):
         launch = self._cpu.get((which, run.single, run.lanes))
         if launch is not None:
             return launch
+        kernel = self.kernel(which, Target("cpu", run.single, run.lanes))
+        announce(kernel, self.operations[which])
         try:
             with drop_native_stderr() if run.lanes > 1 else nullcontext():
-                launch = CpuLaunch(self.kernel(which, Target("cpu", run.single, run.lanes)), _WORDS[which])
+                launch = CpuLaunch(kernel, _WORDS[which])
         except Exception:  # Warp's error for code that does not compile
             if run.lanes == 1:
                 raise
