@@ -14,7 +14,7 @@ import msgspec
 
 from neurodyn.core.config import Config, expand_keys, require_numbers
 from neurodyn.core.description.contacts import ChainJoint
-from neurodyn.core.description.drive_tables import read_drive_table
+from neurodyn.core.description.drive_tables import read_drives
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import COORDINATES
 from neurodyn.core.errors import InputError, require
@@ -276,10 +276,9 @@ def expand(data: Any, where: str) -> Any:
         if key in whole:
             whole[key] = expand_keys(whole[key], scalars, f"{where}: {key}")
     controls = list(whole["actuated"]) if isinstance(whole.get("actuated"), dict) else []
-    if isinstance(whole.get("drives"), str):
-        whole["drives"] = read_drive_table(Path(where).parent / whole["drives"])
     if "drives" in whole:
-        whole["drives"] = expand_keys(whole["drives"], controls, f"{where}: drives")
+        drives = read_drives(whole["drives"], Path(where).parent)
+        whole["drives"] = expand_keys(drives, controls, f"{where}: drives")
     names = {"q": scalars, "qd": rates, "control": controls}
     for section, fields in _RANGES.items():
         if isinstance(whole.get(section), dict):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives from tables of gains and from the controllers of older files."""
+"""Drives as files give them: tables of gains, servos by name, and the controllers of older files."""
 
 import csv
 import math
@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from neurodyn.core.config import to_dict
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.servos import SERVOS
 from neurodyn.core.errors import InputError
 
 
@@ -50,7 +53,7 @@ def read_drive_table(path: Path) -> dict[str, dict[str, str]]:
     """Read drives by joint from a CSV file.
 
     Its column `joint` has names or patterns of joints, every other one a number of `Drive`, such as kp, kd and
-    effort_limit; empty cells keep the default. Without a column `kind`, drives are of kind "pd".
+    effort_limit; empty cells keep the default. Without a column `kind` or `servo`, drives are of kind "pd".
 
     Raises:
         InputError: The file cannot be read, has no column `joint`, or names a joint twice.
@@ -67,5 +70,27 @@ def read_drive_table(path: Path) -> dict[str, dict[str, str]]:
             raise InputError(f"{path}: a row names no joint or is too long; valid: columns joint, kp, kd, ...")
         if joint in drives:
             raise InputError(f"{path}: has {joint!r} twice; valid: a row for each joint")
-        drives[joint] = {"kind": "pd"} | {name: value for name, value in row.items() if value}
+        usual = {} if row.get("servo") else {"kind": "pd"}
+        drives[joint] = usual | {name: value for name, value in row.items() if value}
     return drives
+
+
+def read_drives(given: Any, folder: Path) -> Any:
+    """Return the plain data of drives by joint: a table that a name gives, and servos by name with what is overridden.
+
+    Other errors are left to the checks of drives.
+
+    Raises:
+        InputError: The table cannot be read, or a servo is unknown.
+    """
+    drives = read_drive_table(folder / given) if isinstance(given, str) else given
+    if not isinstance(drives, Mapping):
+        return drives
+    return {joint: _named(one) if isinstance(one, Mapping) and "servo" in one else one for joint, one in drives.items()}
+
+
+def _named(drive: Mapping[str, Any]) -> dict[str, Any]:
+    usual = Drive()
+    known = SERVOS[str(drive["servo"])].drive
+    own = {name: value for name, value in to_dict(known).items() if getattr(known, name) != getattr(usual, name)}
+    return own | {name: value for name, value in drive.items() if name != "servo"}

@@ -28,7 +28,7 @@ from msgspec import UNSET
 from neurodyn.core.config import Aliases, Config, from_dict, read_config, read_plain, rename_keys, to_dict
 from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.drive import Drive
-from neurodyn.core.description.drive_tables import drives_of_controller, read_drive_table
+from neurodyn.core.description.drive_tables import drives_of_controller, read_drives
 from neurodyn.core.description.scene import Scene, Vector3
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, choices, require, suggestion, unreadable
@@ -206,7 +206,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
             prescribed motion. The default also covers commands of a robot's own actuators.
         drives: Drives that follow the targets, by joint or pattern, such as PD controllers with their gains; empty if
             unknown. In a column-map file, also the name of a CSV file
-            (`core.description.drive_tables.read_drive_table`).
+            (`core.description.drive_tables.read_drives`).
         length_scale: Factor on all lengths, if the log's lengths are known to be off.
         scene: Shapes around the robot; None if unknown or in free space.
         contact_points: Contact points of the robot; in a column-map file, the name of another file.
@@ -487,8 +487,8 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
     if isinstance(tree.get("probes"), str):
         layout = path.parent / tree["probes"]
         tree["probes"] = to_dict(read_config(layout, ContactPointLayout))
-    if isinstance(tree.get("drives"), str):
-        tree["drives"] = read_drive_table(path.parent / tree["drives"])
+    if "drives" in tree:
+        tree["drives"] = read_drives(tree["drives"], path.parent)
     parent = tree.pop("extends", None)
     if parent is None:
         return tree

@@ -33,6 +33,7 @@ from neurodyn.identify.ladder.initial_states import differentiated, start_of
 from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import FitStage, IdentificationSettings
+from neurodyn.identify.stages.gain_scan import scan_gains
 from neurodyn.identify.unknowns.delay_trades import delays_traded
 from neurodyn.identify.unknowns.priors import UnitPrior
 from neurodyn.identify.unknowns.quantities import DELAY, LIMITS
@@ -320,6 +321,12 @@ class Fitting:
             ends.append((cost, self.x))
         cost, self.x = min(ends, key=lambda end: end[0])
         return cost / count
+
+    def scan(self) -> None:
+        """Begin with other gains where declared ones are placeholders (`gain_scan`)."""
+        before, last = self.x, self.stages[-1]
+        scan_gains(self, msgspec.structs.replace(last, windows=min(last.windows, self.settings.screen)))
+        self._starts = [torch.where(self.x == before, one, self.x) for one in self._starts]
 
     def with_model(self, model: FitModel) -> "Fitting":
         """Return a fit of another structure to the same log, in the same scale."""
@@ -617,6 +624,8 @@ def best_structure(
     """
     plain, elastic = ([one for one in models if bool(one.mechanism.hidden) == bends] for bends in (False, True))
     kept = Fitting(plain[0], store, settings, threads, report)
+    if len(models) == 1:  # others would begin with priors of another width
+        kept.scan()
     cost, rigid = kept.screen(), None
 
     def better(number: int, among: Sequence[FitModel]) -> bool:
