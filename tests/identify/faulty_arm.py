@@ -29,6 +29,8 @@ ARM = """
   <actuator><position name="shoulder" joint="shoulder" kp="200" kv="8"/>
     <position name="elbow" joint="elbow" kp="120" kv="4"/></actuator></mujoco>
 """
+ROTOR = """<body name="rotor" pos="0 0 -.4"><joint name="elbow" axis="0 1 0" damping=".2" armature=".03"/>
+      <inertial pos="0 0 0" mass="1e-3" diaginertia="1e-6 1e-6 1e-6"/><body name="lower">"""
 DT = 0.01
 SETTINGS = AdaptationSettings(
     stages=(FitStage(0.05, 60, 5), FitStage(0.15, 40, 4)), untouched=FitStage(0.4, 40, 5), screen=40, networks=False,
@@ -52,11 +54,11 @@ def declared(folder: Path) -> Path:
 
 def log(
     folder: Path, change: Callable[[mujoco.MjSpec], None] = lambda spec: None, step: Step = nothing,
-    gains: tuple[float, ...] = (1.0,), episodes: int = 6, frames: int = 300,
+    gains: tuple[float, ...] = (1.0,), xml: str = ARM, episodes: int = 6, frames: int = 300,
 ) -> Store:  # fmt: skip
     """Write the log of an arm that differs: by its model, by what happens before a step, by gains in turn by run."""
     robot = load(folder / "declared")
-    spec = mujoco.MjSpec.from_string(ARM)
+    spec = mujoco.MjSpec.from_string(xml)
     change(spec)
     rng = np.random.default_rng(0)
     q, qd = np.zeros((2, episodes, frames + 1, 2), np.float32)
@@ -66,7 +68,7 @@ def log(
         model.actuator_gainprm[:, 0] *= gains[episode % len(gains)]
         model.actuator_biasprm[:, 1] *= gains[episode % len(gains)]
         data = mujoco.MjData(model)
-        places = [model.joint(name).qposadr[0] for name in ("shoulder", "elbow")]
+        places = [int(model.joint(name).qposadr[0]) for name in ("shoulder", "elbow")]
         rates, phases = rng.uniform(0.3, 1.2, (3, 2)), rng.uniform(0, 6, (3, 2))
         for frame in range(frames + 1):
             q[episode, frame], qd[episode, frame] = data.qpos[places], data.qvel[places]
@@ -85,6 +87,13 @@ def log(
             q, qd, control, lengths=np.full(episodes, frames), split=split, run=np.arange(episodes, dtype=np.int32)
         )
     return Store.open(folder / "log.h5")
+
+
+def behind_a_joint(flex: str) -> str:
+    """Return the arm with another joint between the motor of the elbow, which has the encoder, and its link."""
+    before = ARM[ARM.index('<body name="lower"') : ARM.index('<geom type="capsule" fromto="0 0 0 0 0 -.3"')]
+    geom = ARM[ARM.index('<geom type="capsule" fromto="0 0 0 0 0 -.3"') : ARM.index("</body></body>")]
+    return ARM.replace(before, f'{ROTOR}<joint name="flex" axis="0 1 0" {flex}/>').replace(geom, f"{geom}</body>")
 
 
 def fit_model(declaration: Path, store: Store, settings: AdaptationSettings = SETTINGS) -> FitModel:

@@ -37,3 +37,12 @@ def test_friction_that_grows_with_load_is_found_in_its_joint(declaration: Path):
     space, x = search.fitting.space, search.fitting.x
     shares = [float(space.value(f"actuator.elbow.load_{side}", x)) for side in ("motor", "external")]
     assert np.mean(shares) == pytest.approx(SHARE, rel=0.3)
+
+
+def test_a_spring_between_motor_and_link_is_found_in_its_joint(declaration: Path):
+    stiffness = 25.0
+    soft = faulty_arm.behind_a_joint(f'stiffness="{stiffness}" damping=".2"')
+    search = faulty_arm.searched(declaration, faulty_arm.log(declaration.parent, xml=soft))
+    assert [(one.kind, one.place) for one in search.kept][:1] == [("elastic", "elbow")], search.tried
+    space, x = search.fitting.space, search.fitting.x
+    assert float(space.value("actuator.elbow.stiffness", x)) == pytest.approx(stiffness, rel=0.3)

@@ -149,3 +149,36 @@ def test_every_number_has_the_derivative_of_finite_differences(contact):
     assert torch.autograd.gradcheck(end, given, eps=1e-7, atol=1e-4, rtol=1e-3)
     slopes = torch.autograd.grad(end(*given).square().sum(), given[0])[0]
     assert bool((slopes != 0).all()), [n for n, slope in zip(names, slopes, strict=True) if slope == 0]
+
+
+@pytest.mark.parametrize("contact", [None, "soft"])
+def test_behind_a_spring_the_state_is_that_of_the_motor(contact):
+    """Motor and link against their equations, integrated in fine steps."""
+    stiffness, damping, rotor, bias = 30.0, 0.1, 0.02, 0.05
+    drive = Drive(
+        kind="servo", kp=20.0, kd=0.5, stiffness=stiffness, elastic_damping=damping, rotor_inertia=rotor,
+        feedback="motor", encoder="motor", bias=bias,
+    )  # fmt: skip
+    made = arm(drive)
+    spec = msgspec.structs.replace(machines.spec(made, ("arm",), DT), control_kind="command")
+    free = ("stiffness", "elastic_damping", "rotor_inertia", "kd")
+    names = tuple(f"actuator.arm.{name}" for name in free)
+    one = Engine(made, spec, EngineConfig(substeps=40, free=names, contact=contact))
+    start = torch.tensor([[0.2 + bias, 0.0] + [0.0] * one.memory], dtype=F64)
+    control = torch.full((1, 40, 1), 0.8 + bias, dtype=F64)
+    values = torch.tensor([drive.quantities()[name] for name in free], dtype=F64, requires_grad=True)
+
+    def reading(values):
+        return one.program.rollout(start, frames=40, substeps=40, control=control, parameters=values)[0, :, 0]
+
+    fine, whole = 1e-5, INERTIA + MASS * LENGTH**2
+    motor = link = 0.2
+    spin = speed = 0.0
+    for step in range(round(40 * DT / fine)):
+        if step % round(DT / fine) == 0:
+            assert float(reading(values)[step // round(DT / fine)]) == pytest.approx(motor + bias, abs=4e-3)
+        twist = stiffness * (motor - link) + damping * (spin - speed)
+        spin += fine * (20.0 * (0.8 - motor) - 0.5 * spin - twist) / rotor
+        speed += fine * (twist + external(link)) / whole
+        motor, link = motor + fine * spin, link + fine * speed
+    assert torch.autograd.gradcheck(reading, [values], eps=1e-6, atol=1e-5, rtol=1e-4)

@@ -40,6 +40,7 @@ from neurodyn.multibody.drives.actuators import (
 )
 from neurodyn.multibody.drives.drive import DriveForce, DrivenJoint, drive_torque, passive_torque
 from neurodyn.multibody.elements import ElementMotion, element_forces
+from neurodyn.multibody.engine_checks import require_constraining, require_contacts, require_joints
 from neurodyn.multibody.integrators import EULER, INTEGRATORS, IntegrationStep
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.medium import gravity_compensation_forces, medium_forces
@@ -116,7 +117,7 @@ class Engine:
             InputError: A free quantity or a blueprint names an unknown quantity, the blueprint forms a cycle, or the
                 state belongs to another mechanism.
         """
-        _require_joints(mechanism, spec)
+        require_joints(mechanism, spec)
         command = require_drives(mechanism.drives, spec.controls, f"robot {spec.robot!r}: drives")
         if command != spec.control_kind:
             raise InputError(
@@ -125,8 +126,8 @@ class Engine:
             )
         require_placed(mechanism.drives, spec)
         self._contact = None if config.contact is None else CONTACT_MODELS[config.contact]
-        _require_contacts(mechanism, self._contact, spec.robot)
-        _require_constraining(mechanism, config.contact, self._contact, spec.robot)
+        require_contacts(mechanism, self._contact, spec.robot)
+        require_constraining(mechanism, config.contact, self._contact, spec.robot)
         self.mechanism, self.config = mechanism, config
         self._spec = spec
         self._dt = spec.dt / config.substeps
@@ -152,6 +153,12 @@ class Engine:
         """The mechanism without damping that is implicit in a step."""
         constraints = msgspec.structs.replace(self.mechanism.constraints, implicit=False, damping="explicit")
         return msgspec.structs.replace(self.mechanism, constraints=constraints)
+
+    @cached_property
+    def _behind_springs(self) -> list[tuple[str, int, int]]:
+        """Joints whose state is that of their motor, with their rows of positions and velocities."""
+        names, spec = [n for n, drive in self.mechanism.drives.items() if drive.encoder == "motor"], self._spec
+        return [(name, spec.q_names.index(name), spec.qd_names.index(name)) for name in names]
 
     @property
     def ground_size(self) -> int:
@@ -249,6 +256,12 @@ class Engine:
 
         step = IntegrationStep(instant.tree, q, qd, instant.acceleration, self._dt, acceleration_at)
         q, qd = self._integrate(step)
+        for name, row, dof in self._behind_springs:
+            memory.keep(f"{name} joint position", q[row])
+            memory.keep(f"{name} joint velocity", qd[dof])
+            motor = f"actuator.{name} motor"
+            q[row] = memory.kept(f"{motor} position") - scope(f"actuator.{name}.bias")
+            qd[dof] = memory.kept(f"{motor} velocity")
         after = [*self._positions(scope, q, -1.0), *qd]
         for name, value in zip(self._coordinates, after, strict=True):
             if f"{name} expected" in memory.names:
@@ -302,7 +315,10 @@ class Engine:
             if name in self._prescribed:  # follows a prescribed path, given by its command
                 qd[self._spec.qd_names.index(name)] = command
         tree = Tree(mechanism, scope)
-        readings, q = q, self._positions(scope, q)
+        readings, rates, q = q, list(qd), self._positions(scope, q)
+        for name, row, dof in self._behind_springs:
+            q[row] = memory.recall(f"{name} joint position", q[row])
+            qd[dof] = memory.recall(f"{name} joint velocity", qd[dof])
         motions = tree.motions(q, qd)
         for link, motion in zip(mechanism.links, motions, strict=True):
             for axis, v, w in zip("xyz", motion.velocity, motion.spin, strict=True):
@@ -315,7 +331,7 @@ class Engine:
         through_drives = {dof: compensation.pop(dof) for dof in through & compensation.keys()}
         loaded = any(drive.loaded for drive in mechanism.drives.values())
         loads = [-x for x in TreeInertia(tree, link_poses(tree, motions)).bias(tree, qd)] if loaded else []
-        driven = DrivenMotion(moving, readings, qd, tendons, loads)
+        driven = DrivenMotion(moving, readings, qd, tendons, loads, rates, q)
         drives = self._effects(scope, memory, driven, control, through_drives)
         added, pulled = element_forces(mechanism.elements or (), moving)
         for dof, value in tendon_torques(tendons, scope).items():
@@ -469,6 +485,9 @@ class Engine:
             load = motion.loads[dof] if drive.loaded else None
             sticks = self._contact is not None and self._contact.constrains_joints
             joint = DrivenJoint(name, motion.q[row], motion.qd[dof], self._spec.continuous[row], None, load, sticks)
+            if drive.encoder == "motor":
+                reading = motion.joints[row] + scope(f"actuator.{name}.bias")
+                joint = replace(joint, q=reading, motor=(motion.q[row], motion.rates[dof]))
         if name in self._prescribed:
             return drive, transmission, DriveForce(0.0)
         if name not in self.mechanism.drives:
@@ -539,47 +558,6 @@ def takes_prisms(mechanism: Mechanism, config: EngineConfig) -> bool:
     named = {name for one in config.blueprint.augmentations for name in (*one.quantities, *one.inputs)}
     of_points = {name for name in named if name.startswith("contact.")} - set(model.nominal(mechanism))
     return model.constrains_joints and not of_points and SIZE not in config.free and SIZE not in named
-
-
-def _require_contacts(mechanism: Mechanism, contact: ContactModel | None, robot: str) -> None:
-    if contact is None:
-        return
-    if contact.constrains_joints and mechanism.body_contacts:
-        names = ", ".join(pair.name for pair in mechanism.body_contacts)
-        raise InputError(
-            f"robot {robot!r}: soft contacts are those with the ground, and {names} is one of two bodies; valid: "
-            "contact: force or impulse"
-        )
-    if not (mechanism.points or mechanism.body_contacts or contact.constrains_joints):
-        raise InputError(
-            f"robot {robot!r}: has no points that could touch a ground; declare `contact_points`, or `body_contacts`"
-        )
-
-
-def _require_constraining(mechanism: Mechanism, contact: str | None, model: ContactModel | None, robot: str) -> None:
-    """Raise InputError for equalities and tendons that the contact model does not constrain."""
-    if model is not None and model.constrains_joints:
-        return
-    names = [f"equality {one.name!r}" for one in mechanism.equalities or ()]
-    for tendon in mechanism.tendons or ():
-        parts = {"limits": tendon.limited, "friction": tendon.friction, "armature": tendon.armature}
-        names += [f"{what} of tendon {tendon.name!r}" for what, there in parts.items() if there]
-    names += [f"adhesion of {name!r}" for name, drive in mechanism.drives.items() if drive.adhesion is not UNSET]
-    if names:
-        raise InputError(
-            f"robot {robot!r}: {', '.join(names)} are soft constraints, which contact: {contact or 'none'} does not "
-            "solve; valid: contact: soft"
-        )
-
-
-def _require_joints(mechanism: Mechanism, spec: StateSpec) -> None:
-    links = [f"{link.joint.name} ({link.joint.kind})" for link in mechanism.links]
-    joints = [f"{joint.name} ({joint.kind})" for joint in spec.joints]
-    if links != joints:
-        raise InputError(
-            f"robot {spec.robot!r}: its joints are {', '.join(joints)}, but those of the mechanism are "
-            f"{', '.join(links) or '(none)'}; valid: the same in the same order"
-        )
 
 
 def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:

@@ -54,6 +54,10 @@ class StepMemory:
         """Keep a number for the next step, under a name that has been recalled."""
         self._after[name] = value
 
+    def kept(self, name: str) -> Any:
+        """Return what has been kept in this step."""
+        return self._after[name]
+
     def delay_line(self, name: str, value: Scalar, length: int) -> list[Any]:
         """Return a delay line of a quantity: its values now, one step ago, ..., `length - 1` steps ago."""
         past = [self.recall(f"{name} {age} steps ago", value) for age in range(1, length)]

@@ -24,6 +24,7 @@ def test_every_number_has_a_unit():
     others = {
         "kind",
         "feedback",
+        "encoder",
         "updates",
         "longest_delay",
         "muscle",

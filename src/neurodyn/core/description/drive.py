@@ -166,6 +166,8 @@ class Drive(Config, frozen=True):
     """Width of the dead zone before the spring [rad]."""
     feedback: Literal["joint", "motor"] = "joint"
     """Side of the spring that the law, its encoder and the torque-speed line use."""
+    encoder: Literal["joint", "motor"] = "joint"
+    """Side of the spring whose positions states and logs hold; the other side is memory."""
     bias: float = 0.0
     """Encoder reading minus joint position [rad]. States of a model with a bias are readings."""
     transmission: dict[str, float] | UnsetType = UNSET
@@ -212,7 +214,10 @@ class Drive(Config, frozen=True):
         for name in () if self.elastic else ("elastic_damping", "backlash"):
             value = getattr(self, name)
             require(not value, name, value, "0 without a spring; give stiffness and rotor_inertia")
-        require(self.feedback == "joint" or self.elastic, "feedback", self.feedback, "joint, where there is no spring")
+        for name in ("feedback", "encoder"):
+            side = getattr(self, name)
+            require(side == "joint" or self.elastic, name, side, "joint, where there is no spring")
+        require(self.encoder == "joint" or self.feedback == "motor", "feedback", self.feedback, "that of the encoder")
         for name in LOADS if self.acts_elsewhere else ():
             require(getattr(self, name) is UNSET, name, getattr(self, name), "none for a drive that acts elsewhere")
         for name in ("command_range", "force_range"):
@@ -275,7 +280,7 @@ class Drive(Config, frozen=True):
         """Return the drive without delay, lag, spring and state."""
         return msgspec.structs.replace(
             self, delay=0.0, longest_delay=None, lag=None, stiffness=None, elastic_damping=0.0, rotor_inertia=None,
-            backlash=0.0, feedback="joint", state=UNSET,
+            backlash=0.0, feedback="joint", encoder="joint", state=UNSET,
         )  # fmt: skip
 
     @property

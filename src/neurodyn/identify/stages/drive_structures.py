@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structures of drives that a declaration may lack: friction that grows with load."""
+"""Structures of drives that a declaration may lack: friction that grows with load, a spring."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from msgspec import UNSET
 from neurodyn.core.description.drive import ACTUATOR, Drive
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.stages.structure_kinds import EVERY, StructureCandidate, StructureKind
-from neurodyn.identify.unknowns.quantities import effort
+from neurodyn.identify.unknowns.quantities import carried, effort
 from neurodyn.identify.unknowns.search_space import Coordinate
 
 _SHARE, _LEAST_SHARE = 0.05, 0.02
@@ -89,4 +89,46 @@ def _friction_start(model: FitModel, place: str, step: Mapping[str, float]) -> d
 LOADED_FRICTION = StructureKind(
     "friction that grows with load in the drive of", _frictions, _with_friction, _friction_start, ("friction.load",),
     lambda model: _with_loads(model, _rigid(model)),
+)  # fmt: skip
+
+
+_SOFT, _SPREAD = 60.0, 1.5
+"""Natural frequency of a spring that is [rad/s], and the prior deviation of its logarithm."""
+_DAMPED = 0.1
+"""Damping ratio of springs."""
+_LIGHT = 1e-6
+"""Least inertia of a rotor behind a spring [kg m^2]."""
+
+
+def _sprung(model: FitModel, joint: str) -> FitModel:
+    """Return a robot with a spring between the motor of a joint, which carries the encoder, and its link."""
+    mechanism, drives, links = model.mechanism, dict(model.mechanism.drives), list(model.mechanism.links)
+    index = mechanism.names.index(joint)
+    inertia = carried(links[index])
+    drives[joint] = msgspec.structs.replace(
+        drives[joint], stiffness=inertia * _SOFT**2, elastic_damping=2.0 * _DAMPED * inertia * _SOFT,
+        rotor_inertia=max(links[index].armature, _LIGHT), feedback="motor", encoder="motor",
+    )  # fmt: skip
+    links[index] = msgspec.structs.replace(links[index], armature=0.0)
+    return replace(model, mechanism=msgspec.structs.replace(mechanism, drives=drives, links=tuple(links)))
+
+
+def _with_spring(model: FitModel, joint: str) -> FitModel:
+    sprung = _sprung(model, joint)
+    drive = sprung.mechanism.drives[joint]
+    assert drive.stiffness is not None
+    more = [
+        Coordinate(name, value, _SPREAD, quantities=(name,), unit=unit)
+        for name, value, unit in (
+            (f"{ACTUATOR}{joint}.stiffness", drive.stiffness, "N m/rad"),
+            (f"{ACTUATOR}{joint}.elastic_damping", drive.elastic_damping, "N m s/rad"),
+        )
+    ]
+    return replace(sprung, more=(*sprung.more, *more))
+
+
+ELASTIC_JOINT = StructureKind(
+    "a spring between motor and link of",
+    lambda model: [StructureCandidate("elastic", joint, ()) for joint in _rigid(model)], _with_spring, lambda *_: {},
+    ("elastic.stiffness",), screened=False,
 )  # fmt: skip

@@ -28,7 +28,7 @@ def scan_gains(fitting: "Fitting", stage: "FitStage") -> None:
     """Move a fit's guessed gains to where windows of a stage are predicted much better, if anywhere."""
     joints: dict[str, list[int]] = {}
     for k, one in enumerate(fitting.space.coordinates):
-        if one.guessed and one.nominal > 0.0:
+        if one.guessed and one.nominal > 0.0 and one.name.endswith((".kp", ".kd")):
             joints.setdefault(one.name.rpartition(".")[0], []).append(k)
     if not joints:
         return

@@ -17,6 +17,7 @@ import torch
 from msgspec import UNSET
 from torch import Tensor
 
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.errors import InputError, nearest
 from neurodyn.data.header import CONTROL, Delay, Split
 from neurodyn.data.split import episodes_of
@@ -597,9 +598,14 @@ def longest_window(store: Store) -> int:
     return min(int(store.lengths[episodes_of(store, split)].max()) for split in (Split.TRAIN, Split.VALIDATION))
 
 
+def swings(mechanism: Mechanism) -> bool:
+    """Return whether springs that no encoder sees have to settle."""
+    return bool(mechanism.hidden) or any(drive.encoder == "motor" for drive in mechanism.drives.values())
+
+
 def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings, store: Store | None = None) -> int:
     """Return the number of frames before a window in which motors and springs settle; fewer for a log of short runs."""
-    seconds = settings.past_of_springs if dynamics.mechanism.hidden else settings.past
+    seconds = settings.past_of_springs if swings(dynamics.mechanism) else settings.past
     wished = max(1, round(seconds / dynamics.spec.dt)) if dynamics.memory else 0
     return wished if store is None else min(wished, longest_window(store) // _PAST_SHARE)
 

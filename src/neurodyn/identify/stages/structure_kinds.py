@@ -54,6 +54,8 @@ class StructureKind:
         start: Returns first values of its coordinates from the screening's step, by name of the column.
         frees: Names of quantities of which settings free at least one, or none is tried.
         probe: Returns the robot with the quantities of all columns, at values without effect; None if it has them.
+        screened: Whether the screening tells of it. If not, as its effect is far from linear, it is fitted in the few
+            joints that err most.
         last: Whether it is tried last, as it frees more than the others and explains what they do, whatever the
             screening says of its columns.
     """
@@ -64,6 +66,7 @@ class StructureKind:
     start: Callable[[FitModel, str, Mapping[str, float]], dict[str, float]]
     frees: tuple[str, ...]
     probe: Callable[[FitModel], FitModel] | None = None
+    screened: bool = True
     last: bool = False
 
 

@@ -30,7 +30,7 @@ from neurodyn.identify.ladder.rungs import held_out_errors, held_out_windows, no
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import TriedStructure
 from neurodyn.identify.settings import FitStage, IdentificationSettings
-from neurodyn.identify.stages.drive_structures import LOADED_FRICTION
+from neurodyn.identify.stages.drive_structures import ELASTIC_JOINT, LOADED_FRICTION
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.structure_kinds import (
     ADDED_PAYLOAD,
@@ -52,12 +52,22 @@ _LEAST = 0.02
 """Share of the cost by which the screening must expect a structure to lower it."""
 _REST = 3.0
 """Ratio of held-out errors to those of a perfect model under the sensors' noise above which a fit asks."""
+_FEW = 3
+"""Driven joints up to which springs are tried in each; of more, in the one that errs most."""
+_MANY = 30
+"""Coordinates beyond which fits with structures take no more time than others."""
 _PATIENT = 25
 """Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
 
 
 STRUCTURES: Registry[StructureKind] = Registry(
-    "structure", payload=ADDED_PAYLOAD, centre=MOVED_CENTRE, friction=LOADED_FRICTION, bodies=OTHER_BODIES
+    "structure",
+    payload=ADDED_PAYLOAD,
+    centre=MOVED_CENTRE,
+    friction=LOADED_FRICTION,
+    elastic=ELASTIC_JOINT,
+    loose=LOOSE_JOINT,
+    bodies=OTHER_BODIES,
 )
 """Structures that are tried."""
 
@@ -95,6 +105,8 @@ class StructureSearch:
             if not reasons or not self._round(reasons):
                 break
         if reasons := asks(self.fitting):
+            self._round_of_springs(reasons)
+        if reasons := asks(self.fitting):
             self._round(reasons, last=True)
         return self
 
@@ -102,7 +114,7 @@ class StructureSearch:
         """Fit as patiently as with a structure, so that none is kept for what more iterations find."""
         before, stage = self.fitting.kept, self.fitting.stages[-1]
         self._begin = before.x
-        self.fitting.refine(_patient(stage))
+        self.fitting.refine(_patient(stage, self.fitting.space))
         after = self.fitting.held_out_cost()
         if after < before.cost:
             self.costs[list(self.costs)[-1]] = after
@@ -110,8 +122,7 @@ class StructureSearch:
             self.fitting.restore(before)
 
     def _round(self, reasons: Sequence[str], *, last: bool = False) -> bool:
-        """Fit the best candidates, or those that are tried last; return whether one is kept."""
-        errors = self._errors(self.fitting)
+        """Fit the best candidates of the screening, or those that are tried last; return whether one is kept."""
         tried = {one.name for one in self.tried}
         ranked: list[tuple[StructureCandidate, float, dict[str, float]]] = []
         for one in screen(self.fitting, self._stages):
@@ -120,26 +131,50 @@ class StructureSearch:
                 continue
             if one[0].place == EVERY or one[0].kind not in simple:
                 ranked.append(one)
-        for candidate, gain, start in ranked[:_TRIALS]:
-            if gain < _LEAST and not last:  # inertias are not among the columns of the screening
-                break
-            trial, costs = fit_with(self.fitting, candidate, start, self._stages, self._begin)
-            after = self._errors(trial)
-            frames = [frame for frame, _ in errors]
-            judgement = judge(errors[0][1], after[0][1], frames, self._blocks)
-            self.tried.append(
-                TriedStructure(
-                    name=describe(candidate), kept=judgement.kept, share=judgement.share, reason=judgement.reason,
-                    asked_by=list(reasons), expected=gain,
-                )
-            )  # fmt: skip
-            if judgement.kept:
-                self.fitting, self._begin = trial, None
-                self.kept.append(candidate)
-                names = {stage: name for name, stage in zip(self.costs, self.fitting.stages, strict=True)}
-                self.costs |= {names[stage]: cost for stage, cost in costs.items()}
-                return True
-        return False
+        # Inertias are not among the columns of the screening.
+        return any(
+            self._keep([self._try(candidate, gain, start, reasons)])
+            for candidate, gain, start in [one for one in ranked if last or one[1] >= _LEAST][:_TRIALS]
+        )
+
+    def _round_of_springs(self, reasons: Sequence[str]) -> None:
+        """Fit what the screening does not tell of, and keep the best."""
+        fitting = self.fitting
+        worst, joints = self._errors(fitting)[0][1].errors[:, -1].nanmean(0), fitting.spec.controls
+        order = sorted(joints, key=lambda name: -float(worst[fitting.spec.tangent_names.index(name)]))
+        few = joints if len(joints) <= _FEW else order[:1]
+        self._keep([
+            self._try(one, 0.0, {}, reasons)
+            for one in candidates_for(fitting.model, fitting.settings)
+            if not STRUCTURES[one.kind].screened and one.place in few
+        ])  # fmt: skip
+
+    def _try(
+        self, candidate: StructureCandidate, gain: float, start: Mapping[str, float], reasons: Sequence[str]
+    ) -> "_Trial":
+        """Fit a candidate, and judge it by held-out roll-outs."""
+        errors = self._errors(self.fitting)
+        trial, costs = fit_with(self.fitting, candidate, start, self._stages, self._begin)
+        frames = [frame for frame, _ in errors]
+        judgement = judge(errors[0][1], self._errors(trial)[0][1], frames, self._blocks)
+        told = TriedStructure(
+            name=describe(candidate), kept=judgement.kept, share=judgement.share, reason=judgement.reason,
+            asked_by=list(reasons), expected=gain,
+        )  # fmt: skip
+        return _Trial(candidate, trial, costs, told)
+
+    def _keep(self, trials: Sequence["_Trial"]) -> bool:
+        """Keep the best of trials, if one is better than the fit."""
+        better = [one for one in trials if one.told.kept]
+        best = min(better, key=lambda one: one.told.share or 0.0, default=None)
+        self.tried += [one.told if one is best else msgspec.structs.replace(one.told, kept=False) for one in trials]
+        if best is None:
+            return False
+        names = {stage: name for name, stage in zip(self.costs, self.fitting.stages, strict=True)}
+        self.costs |= {names[stage]: cost for stage, cost in best.costs.items()}
+        self.fitting, self._begin = best.fitting, None
+        self.kept.append(best.candidate)
+        return True
 
     @property
     def _stages(self) -> list[FitStage]:
@@ -152,6 +187,16 @@ class StructureSearch:
         self._blocks = blocks_of(windows)
         errors = held_out_errors(fitting.dynamics, fitting.store, windows)
         return [(frame, errors) for frame in frames]
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A fit with a candidate, its held-out costs by stage, and what is said of it."""
+
+    candidate: StructureCandidate
+    fitting: Fitting
+    costs: dict[FitStage, float]
+    told: TriedStructure
 
 
 def asks(fitting: Fitting) -> list[str]:
@@ -204,15 +249,21 @@ def screen(fitting: Fitting, stages: Sequence[FitStage]) -> list[tuple[Structure
     found: dict[tuple[str, str], tuple[StructureCandidate, float, dict[str, float]]] = {}
     by_probe: dict[Any, list[StructureCandidate]] = {}
     for one in candidates_for(fitting.model, fitting.settings):
+        if not STRUCTURES[one.kind].screened:
+            continue
         by_probe.setdefault(STRUCTURES[one.kind].probe, []).append(one)
     for probe, candidates in by_probe.items():
         more = list({one.name: one for candidate in candidates for one in candidate.columns}.values())
         wide = fitting.space.extended(fitting.model.mechanism, more)
         probed = fitting if probe is None else fitting.with_model(probe(fitting.model).with_space(wide))
         for stage in stages:
-            residuals = probed.residuals(fitting.windows(Split.TRAIN, replace_windows(stage))).with_space(wide)
+            residuals = probed.residuals(probed.windows(Split.TRAIN, replace_windows(stage))).with_space(wide)
             point = fitting.start(residuals, torch.cat([fitting.x, fitting.x.new_zeros(len(more))]))
-            for entry in _screened(fitting, residuals, point, wide, candidates):
+            now = float(residuals.cost(point))
+            if probe is not None:  # its own quantities may have an effect already
+                own = fitting.residuals(fitting.windows(Split.TRAIN, replace_windows(stage)))
+                now = float(own.cost(fitting.start(own)))
+            for entry in _screened(fitting, residuals, point, wide, candidates, now):
                 key = entry[0].kind, entry[0].place
                 before = found.get(key, entry)
                 # Steps over short windows are nearly linear, and better starts where they show something.
@@ -226,9 +277,9 @@ def screen(fitting: Fitting, stages: Sequence[FitStage]) -> list[tuple[Structure
 
 def _screened(
     fitting: Fitting, residuals: Residuals, point: Point, wide: CoordinateSpace,
-    candidates: Sequence[StructureCandidate],
+    candidates: Sequence[StructureCandidate], now: float,
 ) -> list[tuple[StructureCandidate, float, dict[str, float]]]:  # fmt: skip
-    """Return candidates with what they save, and first values, from the Jacobian at a point."""
+    """Return candidates with what they save of the present cost, and first values, from the Jacobian at a point."""
     matrix, gradient, _ = reduce(residuals, residuals.normal(point))
     full, right = (part[0] for part in assemble(residuals, matrix, gradient, point))
     space, cost, found = fitting.space, float(residuals.cost(point)), []
@@ -244,7 +295,7 @@ def _screened(
         gain, moved = _gain(full, right, x, lower, upper, [*shared, *rows])
         values = {column.name: float(column.value(moved[row])) for column, row in zip(one.columns, rows, strict=True)}
         start = STRUCTURES[one.kind].start(fitting.model, one.place, values)
-        found.append((one, (gain - before) / cost, start))
+        found.append((one, (gain - before) / now, start))
     return found
 
 
@@ -258,7 +309,9 @@ def candidates_for(model: FitModel, settings: IdentificationSettings) -> list[St
     ]
 
 
-def _patient(stage: FitStage) -> FitStage:
+def _patient(stage: FitStage, space: CoordinateSpace) -> FitStage:
+    if len(space.names) > _MANY:
+        return stage
     return msgspec.structs.replace(stage, windows=2 * stage.windows, iterations=_PATIENT)
 
 
@@ -323,11 +376,11 @@ def fit_with(
     fresh = torch.tensor([name not in own for name in space.names])
     trial.x = space.clip(torch.where((trial.x.abs() > IMPLAUSIBLE) & ~fresh, space.declared, trial.x))
     begun, ends = trial.x, []
-    of_drives = STRUCTURES[candidate.kind].probe is not None
+    of_drives = STRUCTURES[candidate.kind].probe is not None or not STRUCTURES[candidate.kind].screened
     stages = stages if of_drives else stages[:1]  # bodies show in short windows, whose fits are better conditioned
     for stage in stages:
         trial.x, trial.local = begun.clone(), dict(fitting.local)
-        trial.refine(_patient(stage) if of_drives and stage == fitting.stages[-1] else stage)
+        trial.refine(_patient(stage, space) if of_drives and stage == fitting.stages[-1] else stage)
         ends.append((trial.held_out_cost(), trial.x, trial.local))
     best = min(range(len(ends)), key=lambda k: ends[k][0])
     _, trial.x, trial.local = ends[best]

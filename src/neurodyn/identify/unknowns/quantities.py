@@ -41,6 +41,10 @@ _GUESSED, _EXPORTED = (0.7, 0.5), (0.2, 0.25)
 centre in radii of gyration."""
 _DIGITS = 2
 """Most significant digits of a mass that somebody guessed; exporters and scales give more."""
+_LIGHTEST = 0.05
+"""Least factor on the mass of a limb."""
+_LEAST_ROTOR = 1e-6
+"""Least inertia of a rotor before a spring [kg m^2]."""
 _TOOL, _CARRIERS = 0.1, 3
 """Prior deviation of a tool's place, as a share of the arm's reach; last links of a chain that may carry it."""
 _STOP = 0.03
@@ -203,7 +207,7 @@ def default_coordinates(
     """
     round_numbers = {link.joint.name for link in mechanism.links if _is_round(link.mass)}
     coordinates = [
-        Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE, guessed=round_numbers.issuperset(links))
+        Coordinate(f"{limb}.{MASS_SCALE}", 1.0, _SCALE, least=_LIGHTEST, guessed=round_numbers.issuperset(links))
         for limb, links in limbs_of(mechanism).items()
     ]
     if is_single(mechanism) or not robot.actuated:  # without motors, bodies are all that there is
@@ -340,11 +344,15 @@ def _joint_coordinates(
     torque = effort(robot, mechanism, index)
     sizes = {"friction": _DRY * torque, "damping": _VISCOUS * torque / _SPEED, "armature": _ROTOR * carried(link)}
     units = {"friction": "N m", "damping": "N m s/rad", "armature": "kg m^2"}
+    places = {what: f"{name}.{what}" for what in sizes if f"{name}.{what}" in declared}
+    if name in mechanism.drives and mechanism.drives[name].elastic:  # the rotor is before the spring
+        places["armature"] = f"actuator.{name}.rotor_inertia"
     coordinates = [
-        Coordinate(f"{name}.{what}", declared[f"{name}.{what}"], 1.0, size, quantities=(f"{name}.{what}",),
-                   unit=units[what])
-        for what, size in sizes.items()
-        if f"{name}.{what}" in declared
+        Coordinate(
+            f"{name}.{what}", declared[place], 1.0, sizes[what], quantities=(place,), unit=units[what],
+            least=None if place == f"{name}.{what}" else _LEAST_ROTOR,
+        )
+        for what, place in places.items()
     ]  # fmt: skip
     if link.lower is not None and link.upper is not None and 0.0 < link.upper - link.lower < math.inf:
         width, unit = _STOP * (link.upper - link.lower), "m" if link.joint.kind == "prismatic" else "rad"

@@ -43,6 +43,8 @@ class DrivenMotion:
     qd: list[Any]
     tendons: Mapping[str, TendonMotion]
     loads: Sequence[Any] = ()  # torques of gravity and motion by velocity coordinate; empty if no drive needs them
+    rates: Sequence[Any] = ()  # velocities that belong to the readings
+    joints: Sequence[Any] = ()  # joint positions
 
     @cached_property
     def attached(self) -> AttachedMotion:

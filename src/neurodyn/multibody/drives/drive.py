@@ -71,6 +71,7 @@ class DrivenJoint:
     period: Any = None  # length of a full turn if a servo takes the shorter way around; None otherwise
     load: Any = None  # torque of gravity and motion on it; None if unknown
     sticks: bool = False  # whether dry friction is a constraint of the joint
+    motor: tuple[Any, Any] | None = None  # reading and velocity of the motor, if these are the state
 
 
 class DriveForce(NamedTuple):
@@ -145,7 +146,11 @@ def drive_torque(
     if joint.sticks and not drive.elastic:
         return DriveForce(torque, damping, dry)
     torque = torque - smooth_friction(dry, motor.qd)
-    return DriveForce(motor.moved(torque, step)) if drive.elastic else DriveForce(torque, damping)
+    if not drive.elastic:
+        return DriveForce(torque, damping)
+    implicit = drive.encoder == "motor" and law.damping is not None and drive.lag is None and drive.updates is UNSET
+    resisting = number("gain") * law.damping(number, command, q, qd) if implicit and law.damping is not None else 0.0
+    return DriveForce(motor.moved(torque, step, resisting))
 
 
 def _beyond_band(law: DriveLaw, command: Any, q: Any, band: Any) -> Any:
@@ -237,14 +242,17 @@ class _Motor:
     def __init__(self, drive: Drive, joint: DrivenJoint, name: str, number: Number, memory: StepMemory) -> None:
         self._joint, self._name, self._number, self._memory = joint, name, number, memory
         self.q, self.qd = joint.q, joint.qd
-        if drive.elastic:
+        if joint.motor is not None:
+            self.q, self.qd = joint.motor
+        elif drive.elastic:
             self.q = memory.recall(f"{name} motor position", joint.q)
             self.qd = memory.recall(f"{name} motor velocity", joint.qd)
 
-    def moved(self, torque: Any, step: float) -> Any:
-        """Integrate the motor under a torque; return the spring's torque on the joint."""
+    def moved(self, torque: Any, step: float, resisting: Any = 0.0) -> Any:
+        """Integrate the motor under a torque, with damping implicit in the step; return the spring's torque."""
         number, joint = self._number, self._joint
         inertia, stiffness, damping = number("rotor_inertia"), number("stiffness"), number("elastic_damping")
+        inertia = inertia + step * resisting
         half = 0.5 * number("backlash")
         angle = self.q - joint.q
         twist = angle - maximum(minimum(angle, half), -half)

@@ -47,6 +47,11 @@ class DriveProgram:
                 f"robot {spec.robot!r}: {elsewhere[0]!r} acts elsewhere than at joints; valid here: hybrid dynamics, "
                 "or drives of joints"
             )
+        if inside := [name for name, drive in drives.items() if drive.encoder == "motor"]:
+            raise InputError(
+                f"robot {spec.robot!r}: the encoder of {inside[0]!r} is on its motor, behind a spring; valid here: "
+                "hybrid dynamics, or an encoder on the joint"
+            )
         self.spec, self.step, self.free, self._drives = spec, step, tuple(free), dict(drives)
         self._constants = {
             f"{ACTUATOR}{name}.{what}": value

@@ -305,7 +305,8 @@ def takes_commands(robot: Robot) -> bool:
 def _is_actuator(drive: Drive) -> bool:
     stages = (drive.longest_held_delay, drive.coulomb, drive.viscous, drive.stribeck, drive.bias)
     others = (drive.lag, drive.stiffness, drive.effort_limit, drive.saturation_effort)
-    return drive.kind in ("servo", "affine", "torque", "muscle") and not any(stages) and others == (None,) * len(others)
+    plain = others == (None,) * len(others) and not drive.loaded and drive.dead_band is drive.supply is UNSET
+    return drive.kind in ("servo", "affine", "torque", "muscle") and not any(stages) and plain
 
 
 def add_actuators(spec: Any, robot: Robot) -> None:
