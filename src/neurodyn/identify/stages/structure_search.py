@@ -66,7 +66,6 @@ STRUCTURES: Registry[StructureKind] = Registry(
     centre=MOVED_CENTRE,
     friction=LOADED_FRICTION,
     elastic=ELASTIC_JOINT,
-    loose=LOOSE_JOINT,
     bodies=OTHER_BODIES,
 )
 """Structures that are tried."""
