@@ -150,7 +150,7 @@ def column_map(spec: StateSpec, sensed: Sequence[str] | None = None) -> ColumnMa
     """Return the column map of a log; `sensed` are its columns if nobody tracks the base."""
     floating: dict[str, FloatingColumns | Literal["unmeasured"]] = {}
     positions: dict[str, Column] = {}
-    velocities: dict[str, Column] = {}
+    velocities: dict[str, Column | Literal["differentiate"]] = {}
     for joint in spec.joints:
         q = tuple(f"q.{name}" for name in joint.q_names)
         qd = tuple(f"qd.{name}" for name in joint.qd_names)
