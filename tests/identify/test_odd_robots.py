@@ -221,3 +221,4 @@ def test_forecasts_of_a_log_of_positions_begin_at_estimated_states(tmp_path: Pat
     errors = {one.name: one.test["joints [rad or m]"][0] or 1.0 for one in found.figures.rungs}
     assert errors["declared"] < 0.004  # 50 ms from a difference of these positions would be off by 3.5 mrad and more
     assert model.spec.context >= 10
+    assert evaluate(tmp_path / "run", data=str(tmp_path / "log.npz"), threads=1) is not None

@@ -69,6 +69,11 @@ class FromPast(nn.Module):
         return self.dynamics.conditions
 
     @property
+    def own_quantities(self) -> tuple[str, ...]:
+        """Quantities of single robots; see `Dynamics.own_quantities`."""
+        return self.dynamics.own_quantities
+
+    @property
     def caveat(self) -> str:
         """Caveat of the model; see `Dynamics.caveat`."""
         return self.dynamics.caveat
