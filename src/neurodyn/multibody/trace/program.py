@@ -391,7 +391,7 @@ class TracedProgram(OperatorHandle):
         if launch is not None:
             return launch
         kernel = self.kernel(which, Target("cpu", run.single, run.lanes))
-        announce(kernel, self.operations[which])
+        announce(kernel, self.operations[min(which, 1)])  # a seeded adjoint is about as long as the adjoint
         try:
             with drop_native_stderr() if run.lanes > 1 else nullcontext():
                 launch = CpuLaunch(kernel, _WORDS[which])
