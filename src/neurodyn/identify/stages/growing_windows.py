@@ -335,9 +335,15 @@ class Fitting:
         fitting.per_log, fitting.local = dict(self.per_log), dict(self.local)
         return fitting
 
-    def with_store(self, store: Store) -> "Fitting":
-        """Return a fit of the same structure to other data, from the present coordinates and in the same scale."""
-        return Fitting(self.model, store, self.settings, self.dynamics.threads, self._report, scaled_like=self)
+    @torch.no_grad()
+    def consider(self, other: "Fitting") -> None:
+        """Go on from the coordinates of another fit of the same structure if they cost less in the first stage."""
+        if other.space.names != self.space.names or other.model.structure != self.model.structure:
+            return
+        residuals = self.residuals(self.windows(Split.TRAIN, self.stages[0]))
+        tried = self.space.converted(other.x, other.space)
+        mine, theirs = (float(residuals.cost(self.start(residuals, x))) for x in (self.x, tried))
+        self.x = tried if theirs < mine else self.x
 
     def current(self) -> HybridDynamics:
         """Return the dynamics at the present coordinates."""

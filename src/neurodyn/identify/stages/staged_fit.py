@@ -61,7 +61,11 @@ def fit_in_stages(
     first = fitting.run()
     for _ in range(0 if estimates is None else settings.base_rounds):
         assert estimates is not None
-        fitting = fitting.with_store(estimates.update(fitting.current()))
+        store, before = estimates.update(fitting.current()), fitting
+        # Afresh from the declared values: the optimum near a fit to worse states is one of its own (worn ant).
+        fitting, other = best_structure(models, store, settings, threads, report)
+        fitting.consider(before)
+        number = _index(models, fitting.model)
         first = fitting.run()
         if estimates.settled:
             break
