@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from .base_states import (
     EstimatedStates as EstimatedStates,
-    StateErrors as StateErrors,
+    WayErrors as WayErrors,
     estimated_states as estimated_states,
 )
 from .checks.findings import CheckResult as CheckResult, CheckFinding as CheckFinding

@@ -19,7 +19,7 @@ _SETTLED = 1.0
 """Time after which a causal filter knows how high a run began [s]."""
 
 
-class StateErrors(Record, frozen=True):
+class WayErrors(Record, frozen=True):
     """Mean errors of one way to estimate the states of a base, over all frames of some runs.
 
     Attributes:
@@ -55,7 +55,7 @@ class EstimatedStates(Record, frozen=True):
     data: str
     episodes: int
     frames: int
-    ways: tuple[StateErrors, ...]
+    ways: tuple[WayErrors, ...]
 
 
 def estimated_states(request: EvaluationRequest) -> EstimatedStates:
@@ -87,7 +87,7 @@ def estimated_states(request: EvaluationRequest) -> EstimatedStates:
     )  # fmt: skip
 
 
-def _errors(way: str, estimate: BaseEstimate, store: Store, model: Dynamics, first: int) -> StateErrors | None:
+def _errors(way: str, estimate: BaseEstimate, store: Store, model: Dynamics, first: int) -> WayErrors | None:
     """Return mean errors from a frame of each run on; None if no run is longer."""
     parts: list[Tensor] = []
     for episode, run in enumerate(estimate):
@@ -109,7 +109,7 @@ def _errors(way: str, estimate: BaseEstimate, store: Store, model: Dynamics, fir
     if not len(rows):
         return None
     linear, height, tilt, angular, linear_share, height_share = rows.mean(0).tolist()
-    return StateErrors(
+    return WayErrors(
         way=way, linear=linear, height=height, tilt=tilt, angular=angular, linear_share=linear_share**0.5,
         height_share=height_share**0.5,
     )  # fmt: skip
