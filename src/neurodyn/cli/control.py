@@ -138,7 +138,7 @@ def _plan(request: ControlRequest) -> None:
         )  # fmt: skip
         _warn_of_horizon(model, asked.settings.horizon)
         with ProgressBar(f"opening {plant}"):
-            real = opened.enter_context(plant_of(task, plant, request.device, request.out))
+            real = opened.enter_context(plant_of(task, plant, request.device, request.out, where.dynamics))
         with ProgressBar(f"{planner} in {model}, on {plant}"):
             result, path = run(
                 asked, planner, where, real, episodes=request.episodes, seed=request.seed, noise=noise,

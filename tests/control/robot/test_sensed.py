@@ -154,7 +154,9 @@ def test_play_scores_by_truth_or_says_what_is_missing(folder, tmp_path, monkeypa
 
 def test_planners_and_policies_of_the_state_get_the_estimated_base(folder, tmp_path):
     task = load(f"velocity@{folder / 'dog'}", "state")
-    with plant_of(task, robot_class(folder, "planned_robot", "seen['truth'] = truth"), "cpu", tmp_path) as plant:
+    model = declared_hybrid(task.declaration())
+    name = robot_class(folder, "planned_robot", "seen['truth'] = truth")
+    with plant_of(task, name, "cpu", tmp_path, model) as plant:
         dynamics, state = plant.dynamics, plant.starts(task, 0).draw(1)
         assert isinstance(dynamics, RobotDynamics)
         hold = Control(target=task.nominal(state.q)[None])

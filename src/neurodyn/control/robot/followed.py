@@ -10,6 +10,7 @@ from neurodyn.control.robot.sensed import SensedReading
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.estimate import BaseFilter, EstimationSettings
 from neurodyn.estimate.causal import FilterState
 from neurodyn.estimate.sensed import SensedBatch
@@ -18,9 +19,9 @@ from neurodyn.robots import Robot
 
 
 class BaseFollower:
-    """Follows the base of one robot by its readings and the declared model (`neurodyn.estimate.BaseFilter`)."""
+    """Follows the base of one robot by its readings and a model (`neurodyn.estimate.BaseFilter`)."""
 
-    def __init__(self, robot: Robot) -> None:
+    def __init__(self, robot: Robot, model: HybridDynamics | None = None) -> None:
         """Prepare a filter.
 
         Raises:
@@ -28,7 +29,7 @@ class BaseFollower:
         """
         imu = next((sensor for sensor in robot.sensors.values() if sensor.kind == "imu"), None)
         settings = EstimationSettings(imu=imu, specific_force="before")
-        self._filter = BaseFilter(declared_hybrid(robot), settings)
+        self._filter = BaseFilter(declared_hybrid(robot) if model is None else model, settings)
         self._state: FilterState | None = None
         self._place = torch.zeros(2, dtype=torch.float64)
 

@@ -37,6 +37,7 @@ from neurodyn.data.readers.floating import UNMEASURED, FloatingColumns
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window
 from neurodyn.dynamics.control import frame_command
 from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.kinds import simulate
 from neurodyn.dynamics.quantities import StateReader
@@ -376,8 +377,10 @@ class RobotDynamics(Dynamics):
         self.late = self.process.settings.realtime and self._clock - before > _LONG * self.robot.dt
         return carry, Step(state=measured, applied=command[None])
 
-    def follow(self) -> None:
+    def follow(self, model: HybridDynamics | None = None) -> None:
         """Estimate the state of a base that nobody tracks in every frame, for those who need it.
+
+        `model` is the one that it is estimated by; None for the declared one.
 
         Raises:
             InputError: It cannot be estimated.
@@ -386,7 +389,7 @@ class RobotDynamics(Dynamics):
             from neurodyn.control.robot.followed import BaseFollower
 
             assert self.robot is not None
-            self._follower, self.base.known = BaseFollower(self.robot), True
+            self._follower, self.base.known = BaseFollower(self.robot, model), True
 
     def _followed(self, measured: State) -> State:
         """Return a measured state, with that of the base as estimated if asked for."""
@@ -569,8 +572,12 @@ def log_file(out: str | Path | None) -> Path:
 
 
 @contextmanager
-def plant_of(task: Task, name: str, device: str, out: Path | None) -> Iterator[ResolvedDynamics]:
+def plant_of(
+    task: Task, name: str, device: str, out: Path | None, model: Dynamics | None = None
+) -> Iterator[ResolvedDynamics]:
     """Open a planner's plant: dynamics by name, or a robot of a user's class, whose log is `log_file(out)`.
+
+    `model` is the planner's; if nobody tracks the robot's base, that is estimated by it.
 
     Raises:
         InputError: There is no such plant.
@@ -578,7 +585,7 @@ def plant_of(task: Task, name: str, device: str, out: Path | None) -> Iterator[R
     if is_file(name):
         with robot_in_loop(task, name, log_file(out)) as robot:
             assert isinstance(robot.dynamics, RobotDynamics)
-            robot.dynamics.follow()
+            robot.dynamics.follow(model if isinstance(model, HybridDynamics) else None)
             yield robot
     else:
         yield open_dynamics(task, name, device=device, flag="--plant")
