@@ -96,7 +96,7 @@ def fit_in_stages(
 
 
 def _index(models: Sequence[FitModel], model: FitModel) -> int:
-    return next(number for number, one in enumerate(models) if one is model)
+    return next(number for number, one in enumerate(models) if one.mechanism is model.mechanism)
 
 
 def _read(
