@@ -68,11 +68,12 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
         memory: Task memory at the start of the frame.
         action: Actions during the frame, shape [worlds, actions].
     """
-    terms = task.reward(now.of_rewards, memory, action)
+    by = now if now.judged is None else now.judged  # `of_rewards`, without a call in every frame
+    terms = task.reward(by, memory, action)
     parts = torch.stack(list(terms.values()))
     reward = parts.sum(0)
     known = reward[:, None] if now.judged is None else None  # a robot whose base nobody tracks has no reward
-    end = ending(task, bounds, step, now.of_rewards, memory, known)
+    end = ending(task, bounds, step, by, memory, known)
     return _settle(task, end, reward, tuple(terms), parts)
 
 
@@ -238,7 +239,7 @@ class TaskFrames:
         carry, step = advance(before.carry, before.state, control)
         torque = control.torque if self._torques else None
         now = self.quantities(step.state, step, torque)
-        memory = self.task.advance(before.memory, now.of_rewards, action, generator)
+        memory = self.task.advance(before.memory, now if now.judged is None else now.judged, action, generator)
         return WorldsState(carry, step.state, torque, memory, now), step
 
     def disagreement(self, step: Step) -> Tensor | None:
