@@ -14,7 +14,7 @@ from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
 from neurodyn.identify.settings import FitStage
-from neurodyn.identify.stages.growing_windows import best_structure
+from neurodyn.identify.stages.structure_choice import best_structure
 from neurodyn.identify.stages.structure_search import StructureSearch
 from neurodyn.robots import load
 from neurodyn.sim import declare

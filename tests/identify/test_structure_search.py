@@ -17,7 +17,8 @@ from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
 from neurodyn.identify.settings import FitStage
-from neurodyn.identify.stages.growing_windows import Fitting, best_structure
+from neurodyn.identify.stages.growing_windows import Fitting
+from neurodyn.identify.stages.structure_choice import best_structure
 from neurodyn.identify.stages.structure_search import StructureSearch, candidates_for, describe
 from neurodyn.identify.unknowns.bodies import BodyTensors, with_ball, with_moment
 from neurodyn.identify.unknowns.delay_trades import delays_traded

@@ -21,7 +21,7 @@ from neurodyn.identify.base_states import FREE, EstimateDoubt, sensors_on_base, 
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, Noise
 from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
-from neurodyn.identify.fit.window_starts import settle_starts
+from neurodyn.identify.fit.window_starts import probe_coordinates, settle_starts
 from neurodyn.identify.ladder.sensed_errors import SensedErrors
 from neurodyn.identify.settings import AdaptationSettings, FitStage
 from neurodyn.identify.unknowns.search_space import FixedSpace
@@ -299,3 +299,13 @@ def test_starts_are_settled_window_by_window():
         replace(point, x=point.x[:, :0]), 20,
     )  # fmt: skip
     assert float(cost) < 1.05 * float(best.cost)
+
+
+def test_a_probe_moves_one_coordinate_to_where_settled_starts_cost_least():
+    windows, _ = flown(worlds=12, frames=8, noise=0.005)
+    residuals = unmeasured(windows, ["base.mass=2"], off=1.0)
+    point = residuals.start(residuals.space.nominal[None])
+    found = probe_coordinates(residuals, point, [0])
+    assert float(residuals.cost(found)) < float(settle_starts(residuals, point, 4)[1])
+    assert float(residuals.values(found.x)[0, 0]) > 2.1
+    assert torch.equal(probe_coordinates(residuals, point, []).x, point.x)

@@ -9,6 +9,7 @@ $$z \leftarrow z - (J^T J + I + \lambda\,\mathrm{diag})^{-1} (J^T r + z),$$
 and quantities are judged by the cost that is left then.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -17,6 +18,10 @@ from torch import Tensor
 from neurodyn.identify.fit.residuals import Point, Residuals
 
 _DAMPINGS = (1e-2, 1.0, 30.0)
+_PROBE, _PROBES, _LONGER = 0.3, 6, 1.5
+"""First step of a probe [deviations], most steps, and how much longer each is than the one before."""
+_SETTLED = 2
+"""Iterations of starts at each step of a probe."""
 
 
 @torch.no_grad()
@@ -36,3 +41,26 @@ def settle_starts(residuals: Residuals, point: Point, iterations: int) -> tuple[
             best, kept = torch.where(better, now, best), torch.where(better[..., None], tried.initial, kept)
         point, costs = replace(point, initial=kept), best
     return point, costs.sum(1) + residuals.prior_cost(point)
+
+
+@torch.no_grad()
+def probe_coordinates(residuals: Residuals, point: Point, columns: Sequence[int]) -> Point:
+    """Move coordinates of a point of one set, one by one, while the cost with settled starts falls; return the end.
+
+    Where the base is unmeasured, heights are those of the floor that the estimate assumes: a softer one needs other
+    starts in all windows, a valley with bends that no step along a tangent follows.
+    """
+    point, cost = settle_starts(residuals, point, 1)
+    for column in columns:
+        for direction in (1.0, -1.0):
+            moved, step = False, direction * _PROBE
+            for _ in range(_PROBES):
+                x = point.x.clone()
+                x[:, column] += step
+                tried, now = settle_starts(residuals, replace(point, x=residuals.space.clip(x)), _SETTLED)
+                if not float(now) < float(cost):
+                    break
+                point, cost, moved, step = tried, now, True, _LONGER * step
+            if moved:
+                break
+    return point

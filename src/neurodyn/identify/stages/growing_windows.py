@@ -29,7 +29,7 @@ from neurodyn.identify.fit.intervals import shift_towards
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, noise_of
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
-from neurodyn.identify.fit.window_starts import settle_starts
+from neurodyn.identify.fit.window_starts import probe_coordinates, settle_starts
 from neurodyn.identify.ladder.initial_states import differentiated, start_of
 from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
@@ -62,8 +62,6 @@ _FINER = 2
 """Steps of the engine in place of one, to see what its length does to the solution."""
 _STARTS, _STARTS_OF_BASE = 2, 4
 """Iterations of a fit of initial states alone, which is nearly linear; of those of an unmeasured base, which is not."""
-_PROBE, _PROBES, _LONGER = 0.3, 6, 1.5
-"""First step of a probe [deviations], most steps, and how much longer each is than the one before."""
 _FAR = 3.0
 """Deviations from a declared value beyond which its prior is widened, if it may be a placeholder."""
 _SETTLED = 5e-4
@@ -390,32 +388,12 @@ class Fitting:
         self.x = tried[best]
         return True
 
-    @torch.no_grad()
     def probe(self, residuals: Residuals) -> None:
-        """Move each coordinate of the floor by itself while the cost falls, with starts settled at each.
-
-        Where the base is unmeasured, heights are those of the floor that the estimate assumes: a softer one needs other
-        starts in all windows, a valley with bends that no step along a tangent follows.
-        """
+        """Move each coordinate of the floor by itself while the cost falls (`probe_coordinates`)."""
         columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
-        point = self.start(residuals, self.x[columns])
-        point, cost = settle_starts(residuals, point, 1)
-        for column, k in enumerate(columns.tolist()):
-            if not self.space.names[k].startswith("contact."):
-                continue
-            for direction in (1.0, -1.0):
-                moved, step = False, direction * _PROBE
-                for _ in range(_PROBES):
-                    x = point.x.clone()
-                    x[:, column] += step
-                    tried, now = settle_starts(residuals, replace(point, x=residuals.space.clip(x)), _STARTS)
-                    if not float(now) < float(cost):
-                        break
-                    point, cost, moved, step = tried, now, True, _LONGER * step
-                if moved:
-                    break
+        floor = [n for n, k in enumerate(columns.tolist()) if self.space.names[k].startswith("contact.")]
         self.x = self.x.clone()
-        self.x[columns] = point.x[0]
+        self.x[columns] = probe_coordinates(residuals, self.start(residuals, self.x[columns]), floor).x[0]
 
     def rescale(self, stage: FitStage | None = None) -> None:
         """Rescale each channel by its remaining errors in a stage, by default the first: it errs more in some."""
@@ -619,40 +597,3 @@ def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings, stor
 def stage_frames(stage: FitStage, dt: float) -> int:
     """Return the frames of a stage's window."""
     return max(3, round(stage.seconds / dt))
-
-
-def best_structure(
-    models: Sequence[FitModel],
-    store: Store,
-    settings: IdentificationSettings,
-    threads: int,
-    report: ProgressReport | None = None,
-) -> tuple[Fitting, Fitting | None]:
-    """Return the fit of the declared structure, or of an alternative that fits a few windows much better.
-
-    `models` are those of `structures`: friction cones are compared first, then springs with the chosen cone, and with
-    springs the cones again, whose difference rigid links may hide. If springs are kept, the best fit without them is
-    returned second.
-    """
-    plain, elastic = ([one for one in models if bool(one.mechanism.hidden) == bends] for bends in (False, True))
-    kept = Fitting(plain[0], store, settings, threads, report)
-    if len(models) == 1:  # others would begin with priors of another width
-        kept.scan()
-    cost, rigid = kept.screen(), None
-
-    def better(number: int, among: Sequence[FitModel]) -> bool:
-        nonlocal kept, cost
-        bar = (1.0 - settings.structure_gain) * cost
-        fitting = Fitting(among[number], store, settings, threads, report, scaled_like=kept)
-        if (now := fitting.screen(bar)) >= bar:
-            return False
-        kept, cost = fitting, now
-        return True
-
-    best = max((number for number in range(1, len(plain)) if better(number, plain)), default=0)
-    without = kept
-    if elastic and better(best, elastic):
-        rigid = without
-        for other in set(range(len(elastic))) - {best}:
-            better(other, elastic)
-    return kept, rigid

@@ -18,8 +18,9 @@ from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import TriedStructure
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.identify.stages.agreement import let_differ
-from neurodyn.identify.stages.growing_windows import Fitting, ProgressReport, best_structure
+from neurodyn.identify.stages.growing_windows import Fitting, ProgressReport
 from neurodyn.identify.stages.problem import STATE
+from neurodyn.identify.stages.structure_choice import best_structure
 from neurodyn.identify.stages.structure_search import StructureCandidate, StructureSearch, with_structure
 from neurodyn.learn.loop import has_state
 

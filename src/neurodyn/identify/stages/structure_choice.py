@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choice of a robot's structure before its fit: friction cones of the floor, then links that bend."""
+
+from collections.abc import Sequence
+
+from neurodyn.data.store import Store
+from neurodyn.identify.ladder.structures import FitModel
+from neurodyn.identify.settings import IdentificationSettings
+from neurodyn.identify.stages.growing_windows import Fitting, ProgressReport
+
+
+def best_structure(
+    models: Sequence[FitModel],
+    store: Store,
+    settings: IdentificationSettings,
+    threads: int,
+    report: ProgressReport | None = None,
+) -> tuple[Fitting, Fitting | None]:
+    """Return the fit of the declared structure, or of an alternative that fits a few windows much better.
+
+    `models` are those of `structures`: friction cones are compared first, then springs with the chosen cone, and with
+    springs the cones again, whose difference rigid links may hide. If springs are kept, the best fit without them is
+    returned second.
+    """
+    plain, elastic = ([one for one in models if bool(one.mechanism.hidden) == bends] for bends in (False, True))
+    kept = Fitting(plain[0], store, settings, threads, report)
+    if len(models) == 1:  # others would begin with priors of another width
+        kept.scan()
+    cost, rigid = kept.screen(), None
+
+    def better(number: int, among: Sequence[FitModel]) -> bool:
+        nonlocal kept, cost
+        bar = (1.0 - settings.structure_gain) * cost
+        fitting = Fitting(among[number], store, settings, threads, report, scaled_like=kept)
+        if (now := fitting.screen(bar)) >= bar:
+            return False
+        kept, cost = fitting, now
+        return True
+
+    best = max((number for number in range(1, len(plain)) if better(number, plain)), default=0)
+    without = kept
+    if elastic and better(best, elastic):
+        rigid = without
+        for other in set(range(len(elastic))) - {best}:
+            better(other, elastic)
+    return kept, rigid
