@@ -195,7 +195,9 @@ def plant_of(
         plant.noise, plant.step = 2e-4, 2e-3
     plant.delay = spec.option.timestep * round(rng.uniform(0.0, 0.02 if targets else 0.004) / spec.option.timestep)
     truth = plant.truth
-    truth["motors.delay"] = plant.delay
+    # A force acts on the position at the end of its own simulation step: half a step earlier than one that is felt at
+    # once, as semi-implicit Euler moves by the new velocity.
+    truth["motors.delay"] = max(0.0, plant.delay - 0.5 * spec.option.timestep)
     limits = dict(zip(joints, plant.limits, strict=True))
     for joint in spec.joints:
         if joint.name not in limits:
