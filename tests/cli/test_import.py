@@ -104,7 +104,7 @@ def test_split_and_alignment_can_be_given(log, tmp_path):
         (["export", "OUT.h5"], "say in which format with --to; valid: lerobot, mcap"),
         (
             ["export", "OUT", "--to", "bag"],
-            "unknown format 'bag'; valid: c, cpp-header, isaaclab, lerobot",
+            "unknown format 'bag'; valid: c, c-base-filter, cpp-header, isaaclab, lerobot",
         ),
     ],
 )

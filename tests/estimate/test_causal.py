@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.dynamics.hybrid.declared import declared_hybrid, write_declared_hybrid
 from neurodyn.estimate import BaseFilter, filter_base
 from neurodyn.estimate.sensed import SensedBatch
 from neurodyn.interop.c_code.base_filter import base_filter_unit
+from neurodyn.interop.formats import export_code
 from tests.estimate.test_smoother import errors_of
-from tests.estimate.tripod import SETTINGS, hop, model
+from tests.estimate.tripod import SETTINGS, declaration, hop, model
 from tests.interop.c_programs import Program
 
 
@@ -69,3 +70,9 @@ def test_the_filter_in_c_is_the_filter(tmp_path: Path, attitude: bool):
 def test_a_filter_in_c_needs_a_compiled_model():
     with pytest.raises(InputError, match="floating base"):
         BaseFilter(declared_hybrid("cartpole"))
+
+
+def test_a_filter_is_exported_as_files(tmp_path: Path):
+    write_declared_hybrid(tmp_path / "run", declaration())
+    folder = export_code(str(tmp_path / "run"), "c-base-filter")
+    assert "void run_estimate(run_state *state" in (folder / "run.h").read_text()

@@ -51,7 +51,7 @@ def test_what_is_there_is_never_replaced(cartpole, tmp_path, capsys):
 def test_an_unknown_target_names_those_that_there_are(cartpole, capsys):
     assert run(["export", str(cartpole), "--to", "gazebo"]) == 2
     error = capsys.readouterr().err
-    assert "unknown format 'gazebo'; valid: c, cpp-header, " in error
+    assert "unknown format 'gazebo'; valid: c, c-base-filter, cpp-header, " in error
     for name in SIMULATOR_FORMATS:
         assert name in error
 

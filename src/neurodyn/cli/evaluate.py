@@ -304,7 +304,7 @@ def export(
         to: For a run, the simulator: newton, isaaclab, mjcf, urdf or mjlab; without it, ONNX. For a dataset, the
             format: lerobot (a LeRobot data set, v3.0) or mcap (an MCAP file of ROS 2 messages). For a policy: rsl-rl (a
             checkpoint for Isaac Lab's play.py --checkpoint). For a policy or model: c (a pair of C99 files) or
-            cpp-header, into a folder.
+            cpp-header, or c-base-filter, the filter of a floating base (docs/own-sensors.md), into a folder.
         data: Log whose held-out episodes are replayed in the simulator before an identified robot is written, by
             default that of the run.
         force: Write also what predicts that log worse than the robot's original file.

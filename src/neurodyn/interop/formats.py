@@ -135,6 +135,11 @@ def _c(unit: "CUnit", name: str) -> dict[str, str]:
     return c_files(unit, name)
 
 
+@CODE.register("c-base-filter")
+def _base_filter(unit: "CUnit", name: str) -> dict[str, str]:
+    return _c(unit, name)
+
+
 @CODE.register("cpp-header")
 def _cpp_header(unit: "CUnit", name: str) -> dict[str, str]:
     from neurodyn.interop.c_code.source import cpp_files
@@ -275,12 +280,14 @@ def replayed_code(
         InputError: There is no such run, part of it has no C form, or the folder exists.
         WorseError: The code predicts the log worse than the original; nothing is written.
     """
+    from neurodyn.interop.c_code.base_filter import filter_unit_of
     from neurodyn.interop.c_code.source import identifier
     from neurodyn.interop.c_code.units import code_unit
     from neurodyn.interop.replays import replay_code, worse
 
     folder = _new_folder(export_folder(run, to) if out is None else out)
-    name, unit, replay = identifier(run.partition(":")[2] or Path(run).resolve().name), code_unit(run), None
+    unit_of = filter_unit_of if to == "c-base-filter" else code_unit
+    name, unit, replay = identifier(run.partition(":")[2] or Path(run).resolve().name), unit_of(run), None
     texts = CODE[to](unit, name)
     with atomic_folder(folder) as partial:
         for file, text in texts.items():

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 import torch
 
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.estimate import EstimationSettings
 from neurodyn.estimate.causal import DOUBT, ITERATIONS, MEMORY, MOST, STEPS, SUNK, BaseFilter
 from neurodyn.estimate.model_frames import LIFT
 from neurodyn.estimate.robust import FORCE, TAIL
@@ -155,3 +157,11 @@ for (int i = 0; i < 4; ++i) {{
 }}
 for (int i = 0; i < 3; ++i) linear_velocity[i] = base->velocity[i] + swing[i];
 height[0] = base->height;"""
+
+
+def filter_unit_of(run: str) -> CUnit:
+    """Return the filter of a base by the model of a run, with the IMU that its robot declares (`base_filter_unit`)."""
+    model = load(run)
+    sensors = {} if model.robot is None else model.robot.sensors
+    imu = next((sensor for sensor in sensors.values() if sensor.kind == "imu"), None)
+    return base_filter_unit(BaseFilter(model, EstimationSettings(imu=imu, specific_force="before")))
