@@ -7,6 +7,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from neurodyn.identify.stages.growing_windows import best_structure
 from tests.identify import faulty_arm
 
 pytest.importorskip("newton")
@@ -46,3 +47,14 @@ def test_a_spring_between_motor_and_link_is_found_in_its_joint(declaration: Path
     assert [(one.kind, one.place) for one in search.kept][:1] == [("elastic", "elbow")], search.tried
     space, x = search.fitting.space, search.fitting.x
     assert float(space.value("actuator.elbow.stiffness", x)) == pytest.approx(stiffness, rel=0.3)
+
+
+def test_gains_of_a_placeholder_begin_where_the_log_is_predicted(declaration: Path):
+    """A servo that is 40 times softer than its declaration is out of reach of its prior, and of a search from there."""
+    softer = 1.0 / 40.0
+    store = faulty_arm.log(declaration.parent, gains=(softer,))
+    fitting, _ = best_structure([faulty_arm.fit_model(declaration, store)], store, faulty_arm.SETTINGS, 1)
+    fitting.run()
+    for joint, stiffness in (("shoulder", 200.0), ("elbow", 120.0)):
+        found = float(fitting.space.value(f"actuator.{joint}.kp", fitting.x))
+        assert found == pytest.approx(softer * stiffness, rel=0.25)
