@@ -3,7 +3,7 @@
 
     python scripts/check_environments.py [NAME...] [--wheel FILE] [--keep]
 
-Each environment has a folder in build/environments, made anew unless --keep is given, and a script in
+Each environment has a folder in build/environments, made anew and removed unless --keep is given, and a script in
 scripts/environments. Versions are those of constraints.txt, which keeps the build of torch, but for packages that the
 others ask for in another version.
 """
@@ -84,6 +84,8 @@ def check(name: str, wheel: Path, *, keep: bool) -> None:
         )
     with tempfile.TemporaryDirectory() as place:
         call([python, REPOSITORY / "scripts" / "environments" / f"with_{name}.py"], cwd=place, env=clean)
+    if not keep:
+        shutil.rmtree(folder)
     print(
         f"{name}: ok, {installed - begun:.0f} s of installation, {time.monotonic() - installed:.0f} s of work",
         flush=True,
