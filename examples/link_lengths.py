@@ -19,7 +19,7 @@ from torch import Tensor
 from neurodyn.core import ChainJoint, JointSpec, Link, Mechanism, StateSpec, select_parameters
 from neurodyn.data import Windows
 from neurodyn.dynamics import HybridDynamics, State
-from neurodyn.identify import Noise, ResidualOptions, Residuals, basin_hopping, levenberg_marquardt
+from neurodyn.identify import BoxedSpace, Noise, ResidualOptions, Residuals, basin_hopping, levenberg_marquardt
 from neurodyn.multibody import EngineConfig, nominal
 
 matplotlib.use("Agg")
@@ -31,7 +31,7 @@ START = (2.0, 1.0, 0.0, 0.0)
 QUANTITIES = ("upper.com.z", "lower.origin.z", "lower.com.z")
 
 
-class Lengths:
+class Lengths(BoxedSpace):
     """Search space: two lengths, and the quantities that follow from them."""
 
     names = ("length 1", "length 2")
@@ -45,14 +45,6 @@ class Lengths:
     def values(self, x: Tensor) -> Tensor:
         """Return the quantities; the rods lie along -z."""
         return -x[..., self._columns]
-
-    def clip(self, x: Tensor) -> Tensor:
-        """Return the nearest lengths within the bounds."""
-        return torch.minimum(torch.maximum(x, self.lower), self.upper)
-
-    def at_active_bound(self, x: Tensor, gradient: Tensor) -> Tensor:
-        """Return which lengths are at a bound that descent would cross."""
-        return ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
 
 
 def pendulum() -> HybridDynamics:

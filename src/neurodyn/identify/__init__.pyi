@@ -38,3 +38,4 @@ from .settings import (
     changed as changed,
     load_identification as load_identification,
 )
+from .unknowns.search_space import BoxedSpace as BoxedSpace
