@@ -7,7 +7,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from neurodyn.identify.stages.growing_windows import best_structure
+from neurodyn.identify.stages.structure_choice import best_structure
 from tests.identify import faulty_arm
 
 pytest.importorskip("newton")

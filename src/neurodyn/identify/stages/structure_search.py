@@ -55,7 +55,7 @@ _REST = 3.0
 _FEW = 3
 """Driven joints up to which springs are tried in each; of more, in the one that errs most."""
 _MANY = 30
-"""Coordinates beyond which fits with structures take no more time than others."""
+"""Coordinates of a fit beyond which one structure a round is tried, no springs, and fits take no more time."""
 _PATIENT = 25
 """Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
 
@@ -103,7 +103,7 @@ class StructureSearch:
                 reasons = asks(self.fitting)
             if not reasons or not self._round(reasons):
                 break
-        if reasons := asks(self.fitting):
+        if not self._large and (reasons := asks(self.fitting)):
             self._round_of_springs(reasons)
         if reasons := asks(self.fitting):
             self._round(reasons, last=True)
@@ -130,11 +130,12 @@ class StructureSearch:
                 continue
             if one[0].place == EVERY or one[0].kind not in simple:
                 ranked.append(one)
+        most = 1 if self._large else _TRIALS
         # Inertias are not among the columns of the screening.
-        return any(
-            self._keep([self._try(candidate, gain, start, reasons)])
-            for candidate, gain, start in [one for one in ranked if last or one[1] >= _LEAST][:_TRIALS]
-        )
+        for candidate, gain, start in [one for one in ranked if last or one[1] >= _LEAST][:most]:
+            if self._keep([self._try(candidate, gain, start, reasons)]):
+                return True
+        return False
 
     def _round_of_springs(self, reasons: Sequence[str]) -> None:
         """Fit what the screening does not tell of, and keep the best."""
@@ -174,6 +175,11 @@ class StructureSearch:
         self.fitting, self._begin = best.fitting, None
         self.kept.append(best.candidate)
         return True
+
+    @property
+    def _large(self) -> bool:
+        """Whether a fit has so many coordinates that few structures are tried."""
+        return len(self.fitting.space.names) > _MANY
 
     @property
     def _stages(self) -> list[FitStage]:
