@@ -48,8 +48,8 @@ def table(titles: Mapping[str, tuple[str, str]], rows: Mapping[str, dict]) -> st
             for group in row["models"]["declared"]["at"]:
                 values = {model: row["models"][model]["at"][group][k] for model in MODELS if model in row["models"]}
                 best = min((value for value in values.values() if value is not None), default=0.0)
-                cells = [cell(values.get(model), best, unit(group)) for model in MODELS]
-                ends = [f"{row['cpu_s']:.0f}", row["verdict"] or "fails"] if first else ["", ""]
+                cells = [cell(values[model], best) if model in values else "" for model in MODELS]
+                ends = [f"{row['cpu_s']:.0f}", (row["verdict"] or "fails").partition(":")[0]] if first else ["", ""]
                 where = f"{seconds:g} s, {what(group)}"
                 begin = [title, held_out] if first else ["", ""]
                 lines.append(f"| {' | '.join([*begin, where, *cells, *ends])} |")
@@ -67,17 +67,12 @@ def table(titles: Mapping[str, tuple[str, str]], rows: Mapping[str, dict]) -> st
     return "\n".join(lines)
 
 
-def unit(group: str) -> str:
-    """Return the unit of a group of errors."""
-    return "m" if group == "base [m]" else "rad"
-
-
 def what(group: str) -> str:
     """Return a group of errors in words, with its unit in thousandths."""
     return {"base [m]": "base, mm", "base [rad]": "base, mrad"}.get(group, "joints, mrad")
 
 
-def cell(value: float | None, best: float, _unit: str) -> str:
+def cell(value: float | None, best: float) -> str:
     """Return an error in thousandths, in bold if it is the best or ties with it."""
     if value is None:
         return "not finite"

@@ -140,7 +140,8 @@ class StructureSearch:
     def _round_of_springs(self, reasons: Sequence[str]) -> None:
         """Fit what the screening does not tell of, and keep the best."""
         fitting = self.fitting
-        worst, joints = self._errors(fitting)[0][1].errors[:, -1].nanmean(0), fitting.spec.controls
+        worst = self._errors(fitting)[0][1].errors[:, -1].nanmean(0)
+        joints = [name for name in fitting.spec.controls if name in fitting.spec.tangent_names]  # rotors are none
         order = sorted(joints, key=lambda name: -float(worst[fitting.spec.tangent_names.index(name)]))
         few = joints if len(joints) <= _FEW else order[:1]
         self._keep([
@@ -153,10 +154,10 @@ class StructureSearch:
         self, candidate: StructureCandidate, gain: float, start: Mapping[str, float], reasons: Sequence[str]
     ) -> "_Trial":
         """Fit a candidate, and judge it by held-out roll-outs."""
-        errors = self._errors(self.fitting)
         trial, costs = fit_with(self.fitting, candidate, start, self._stages, self._begin)
-        frames = [frame for frame, _ in errors]
-        judgement = judge(errors[0][1], self._errors(trial)[0][1], frames, self._blocks)
+        past = max(self.fitting.past, trial.past)  # springs settle for longer, and both are judged on the same windows
+        errors, after = self._errors(self.fitting, past), self._errors(trial, past)
+        judgement = judge(errors[0][1], after[0][1], [frame for frame, _ in errors], self._blocks)
         told = TriedStructure(
             name=describe(candidate), kept=judgement.kept, share=judgement.share, reason=judgement.reason,
             asked_by=list(reasons), expected=gain,
@@ -186,9 +187,9 @@ class StructureSearch:
         """The stage of the fit, and the longest one, which sees what takes its time to matter."""
         return list(dict.fromkeys([self.fitting.stage_of(self.costs), self.fitting.stages[-1]]))
 
-    def _errors(self, fitting: Fitting) -> list[tuple[int, RolloutErrors]]:
-        """Return the errors of held-out roll-outs, once for each horizon [frames]."""
-        windows, frames = _held_out(fitting)
+    def _errors(self, fitting: Fitting, past: int | None = None) -> list[tuple[int, RolloutErrors]]:
+        """Return the errors of held-out roll-outs, once for each horizon [frames]; `past` frames are before them."""
+        windows, frames = _held_out(fitting, past)
         self._blocks = blocks_of(windows)
         errors = held_out_errors(fitting.dynamics, fitting.store, windows)
         return [(frame, errors) for frame in frames]
@@ -238,11 +239,12 @@ def _unexplained(fitting: Fitting) -> list[str]:
     return [f"the error of {name} after {seconds:.2g} s is {rest:.1f} times noise"] if rest > _REST else []
 
 
-def _held_out(fitting: Fitting) -> tuple[Windows, list[int]]:
+def _held_out(fitting: Fitting, past: int | None = None) -> tuple[Windows, list[int]]:
     """Return held-out windows of a fit and its horizons [frames], with the fit's values in its model."""
+    past = fitting.past if past is None else past
     settings = fitting.settings
     fitting.dynamics.physical.set_values(fitting.space.values(fitting.x).detach())
-    return held_out_windows(fitting.store, Split.VALIDATION, fitting.past, settings.seconds, settings.rollouts_each)
+    return held_out_windows(fitting.store, Split.VALIDATION, past, settings.seconds, settings.rollouts_each)
 
 
 @torch.no_grad()
