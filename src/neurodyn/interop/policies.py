@@ -22,7 +22,7 @@ from neurodyn.interop.checkpoints import read_arrays, take
 from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, load_policy, policy_config, save_policy
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.tasks import TASKS, Task, load
-from neurodyn.tasks.sensing import VIEWS
+from neurodyn.tasks.views import VIEWS
 
 Layer = tuple[Tensor, Tensor]
 

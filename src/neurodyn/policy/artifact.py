@@ -19,7 +19,7 @@ from neurodyn.learn.loop import has_state
 from neurodyn.policy.settings import RANDOM, SWING, NetworkSettings
 from neurodyn.tasks import Task, is_file, load, of_robot
 from neurodyn.tasks.observations import CRITIC
-from neurodyn.tasks.sensing import STATE, View
+from neurodyn.tasks.views import STATE, View
 
 KNOWN = 1_000_000
 """Number of observations that a warm-started policy's normaliser counts as seen when rsl_rl continues training."""

@@ -19,7 +19,7 @@ from neurodyn.dynamics.control import require_pushable
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.sim.draws import numbers_of
 from neurodyn.tasks import Task
-from neurodyn.tasks.sensing import SENSORS
+from neurodyn.tasks.views import SENSORS
 
 _OBSERVATION, _ACTION, _PUSH, _DELAY, _RATE = "observation.", "action.", "push.", "delay.", "rate."
 _SPEED, _INTERVAL = "push.velocity", "push.interval"

@@ -51,7 +51,7 @@ from neurodyn.policy.world_reset import world_reset_in
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Memory, Task
 from neurodyn.tasks.observations import CRITIC, POLICY
-from neurodyn.tasks.sensing import SENSORS
+from neurodyn.tasks.views import SENSORS
 
 _IMPLAUSIBLE = "implausible"  # reward term of the cost of implausible states
 _MOST_UNREAD = 256  # frames after which ended episodes are read from the device even if nobody collects them

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.tasks.sensing import SENSORS
+from neurodyn.tasks.views import SENSORS
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from neurodyn.core.config import from_dict
 from neurodyn.core.description.randomisation import is_run
 from neurodyn.identify.result import IDENTIFICATION, IdentificationFigures, IdentifiedParameter, read_adaptation
 from neurodyn.tasks import Task
-from neurodyn.tasks.sensing import GRAVITY, GYROSCOPE, SENSORS
+from neurodyn.tasks.sensing import GRAVITY, GYROSCOPE
+from neurodyn.tasks.views import SENSORS
 
 _ROOT_3 = 3.0**0.5
 _SPIN, _TURN, _DELAY = "angular_velocity.", "quaternion.r", "delay"

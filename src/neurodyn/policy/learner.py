@@ -58,7 +58,7 @@ from neurodyn.robots.data import grounded, open_robot_data
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Task
 from neurodyn.tasks.observations import CRITIC, POLICY
-from neurodyn.tasks.sensing import SENSORS
+from neurodyn.tasks.views import SENSORS
 
 LEAST_UPDATES = 10
 """Least number of updates before a time budget may end a training without a warning."""

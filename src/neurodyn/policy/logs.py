@@ -56,7 +56,7 @@ from neurodyn.policy.sensed_scores import SensedEpisode, score
 from neurodyn.policy.settings import BEHAVIOURS
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
-from neurodyn.tasks.sensing import SENSORS
+from neurodyn.tasks.views import SENSORS
 
 TEST_FRACTION = 0.1
 """Default share of test episodes in a log."""

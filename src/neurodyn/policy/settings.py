@@ -2,7 +2,7 @@
 """Settings of policy training: of all algorithms, of PPO (rsl_rl in our configuration) and of SHAC; presets by task."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
@@ -11,8 +11,10 @@ from neurodyn.core.config import Config, from_dict, load_preset, require_numbers
 from neurodyn.core.description.randomisation import is_run
 from neurodyn.core.errors import InputError, require
 from neurodyn.nets.networks import require_size
-from neurodyn.tasks import Task
-from neurodyn.tasks.sensing import SENSORS, STATE, View
+from neurodyn.tasks.views import SENSORS, STATE, View
+
+if TYPE_CHECKING:
+    from neurodyn.tasks import Task
 
 PRESETS = Path(__file__).resolve().parent / "presets"
 
@@ -347,7 +349,7 @@ SENSED_FRAMES = 5
 """Frames that a policy of sensors without a memory sees, if the settings leave one."""
 
 
-def for_view(settings: S, task: Task, policy: View | None = None, history: int | None = None) -> tuple[Task, S]:
+def for_view(settings: S, task: "Task", policy: View | None = None, history: int | None = None) -> tuple["Task", S]:
     """Return a task whose policies see what the settings say, and settings with a short history of sensors.
 
     Args:

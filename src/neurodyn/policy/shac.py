@@ -23,7 +23,7 @@ from neurodyn.policy.mlp_pass import CHUNK, MlpPass, WindowPass
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import ShacSettings
 from neurodyn.tasks.observations import CRITIC, POLICY
-from neurodyn.tasks.sensing import SENSORS
+from neurodyn.tasks.views import SENSORS
 
 
 class CriticRegression:

@@ -31,7 +31,7 @@ from neurodyn.policy.randomisation import over_posterior
 from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest
 from neurodyn.policy.settings import FLAGS, for_view, load_settings, with_flags
 from neurodyn.tasks import Task, is_file, load
-from neurodyn.tasks.sensing import STATE
+from neurodyn.tasks.views import STATE
 
 
 def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:

@@ -8,8 +8,8 @@ from neurodyn.core.errors import InputError, unknown
 from neurodyn.core.registry import Later, Registry, is_file, own_class, split_name
 
 if TYPE_CHECKING:
-    from neurodyn.tasks.sensing import View
     from neurodyn.tasks.task import Task
+    from neurodyn.tasks.views import View
 
 
 def _anymal() -> Any:

@@ -76,7 +76,7 @@ class ObservationTerm:
         noise: Half the width of the uniform noise added to each column in training, after scaling.
         scale: Factor on the values.
         clip: Range to which values are clipped before scaling; None for none.
-        sensor: What a robot has to know it (`tasks.sensing.SENSORS`), such as "encoder" or "command"; "" if that
+        sensor: What a robot has to know it (`tasks.sensing.KNOWLEDGE`), such as "encoder" or "command"; "" if that
             follows from a known quantity or name, or if nobody on board knows it.
         bias: Half the width of an offset of each column, drawn per episode in training.
         delay: Time by which its values are late in training [s].

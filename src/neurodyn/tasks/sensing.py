@@ -9,7 +9,6 @@ last action are added where they are missing; the critic sees all terms of the s
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -22,10 +21,6 @@ from neurodyn.geometry.tensors import constant, index
 from neurodyn.robots import Robot
 from neurodyn.tasks.observations import CRITIC, POLICY, SENSED, Memory, ObservationTerm, ObservationTerms, each
 
-View = Literal["state", "sensors"]
-STATE, SENSORS = "state", "sensors"
-"""Whether policies see the state, or what a robot's own sensors tell."""
-VIEWS: tuple[View, ...] = (STATE, SENSORS)
 GYROSCOPE, GRAVITY = "gyroscope", "gravity"
 """Readings of an IMU in its axes: angular velocity [rad/s], and direction of gravity (of its attitude filter)."""
 

@@ -30,7 +30,8 @@ from neurodyn.tasks.observations import (
     ObservationTerm,
     ObservationTerms,
 )
-from neurodyn.tasks.sensing import SENSORS, STATE, VIEWS, View, sensed_terms
+from neurodyn.tasks.sensing import sensed_terms
+from neurodyn.tasks.views import SENSORS, STATE, VIEWS, View
 
 _ANYWHERE = (-math.pi, math.pi)
 

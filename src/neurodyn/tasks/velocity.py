@@ -23,8 +23,8 @@ from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.sections import Legs
 from neurodyn.tasks.commands import SPEED, TURNING, Command, VelocityCommand
 from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
-from neurodyn.tasks.sensing import SENSORS
 from neurodyn.tasks.task import Task
+from neurodyn.tasks.views import SENSORS
 
 COMMAND_FRAMES = (100, 120)
 """Range of the number of frames for which a command holds."""

@@ -46,8 +46,8 @@ from neurodyn.geometry.tensors import WorldMask
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
-from neurodyn.tasks.sensing import STATE
 from neurodyn.tasks.task import reset_states
+from neurodyn.tasks.views import STATE
 
 if TYPE_CHECKING:
     from neurodyn.control.robot.followed import BaseFollower

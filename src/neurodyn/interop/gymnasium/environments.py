@@ -19,7 +19,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.policy.environment import PolicyEnvironment
 from neurodyn.policy.randomisation import open_randomisation
 from neurodyn.tasks import TASKS_OF_ROBOTS, Task, load
-from neurodyn.tasks.sensing import View
+from neurodyn.tasks.views import View
 
 Frame = tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]
 """Observations, shape [worlds, columns], rewards, terminations and truncations, shape [worlds], and `extras`."""
