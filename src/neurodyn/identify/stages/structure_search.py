@@ -54,6 +54,8 @@ _REST = 3.0
 """Ratio of held-out errors to those of a perfect model under the sensors' noise above which a fit asks."""
 _FEW = 3
 """Driven joints up to which springs are tried in each; of more, in the one that errs most."""
+_SHARE = 0.8
+"""Largest share of the error with which a structure is kept that no screening asked for."""
 _MANY = 30
 """Coordinates of a fit beyond which one structure a round is tried, no springs, and fits take no more time."""
 _PATIENT = 25
@@ -166,7 +168,9 @@ class StructureSearch:
 
     def _keep(self, trials: Sequence["_Trial"]) -> bool:
         """Keep the best of trials, if one is better than the fit."""
-        better = [one for one in trials if one.told.kept]
+        screened = STRUCTURES[trials[0].candidate.kind].screened if trials else True
+        most = 1.0 if screened else _SHARE
+        better = [one for one in trials if one.told.kept and (one.told.share or 0.0) < most]
         best = min(better, key=lambda one: one.told.share or 0.0, default=None)
         self.tried += [one.told if one is best else msgspec.structs.replace(one.told, kept=False) for one in trials]
         if best is None:
