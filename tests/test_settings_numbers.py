@@ -46,7 +46,7 @@ def settings() -> list[type[Config]]:
     for module in (
         "walking.imitation",
         "walking.convex_mpc",
-        "identify.discovery",
+        "identify.discovery.sparse_groups",
         "identify.drives",
         "policy.settings",
     ):
@@ -129,10 +129,12 @@ def test_numbers_that_no_setting_can_be_are_refused(kind, name, hints):
 ZERO = {
     *(
         f"{kind}Settings.{name}" for kind in ("Adaptation", "Identification")
-        for name in ("bootstrap", "profile", "memory", "proposals", "reference_steps", "refits", "rollouts")
+        for name in (
+            "base_rounds", "bootstrap", "profile", "memory", "proposals", "reference_steps", "refits", "rollouts",
+        )
     ),
     "CloneSettings.critic", "DiscoverySettings.polish", "DistillationSettings.evaluations",
-    "EngineConfig.context",
+    "EngineConfig.context", "EstimationSettings.rounds",
     "ImitationSettings.rounds",
     "NetConfig.depth", "NetConfig.head", "NetworkSettings.latent",
     "NetConfig.warmup", "OnlineSettings.frames", "Phase.context", "Phase.forecast",

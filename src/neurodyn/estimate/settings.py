@@ -34,7 +34,7 @@ class EstimationSettings(Config, frozen=True):
         standing_speed: How fast it slips [m/s].
         model_noise: Errors of a model's frame in free flight, for the causal filter: velocity of the base [m/s],
             angular velocity [rad/s], joint velocities [rad/s]. The smoother finds them.
-        rounds: Gauss-Newton steps with the model.
+        rounds: Gauss-Newton steps with the model; 0 for a smoother without.
     """
 
     imu: Sensor | None = None

@@ -66,7 +66,7 @@ def repeated_in_motion(q: np.ndarray) -> float:
     """
     change = np.abs(np.diff(q, axis=1))
     steps = [column[column > 0.0].min(initial=np.inf) for column in change.reshape(-1, q.shape[-1]).T]
-    moved, stood = (change > 1.5 * np.array(steps)).any(-1), (change == 0.0).all(-1)
+    moved, stood = np.asarray((change > 1.5 * np.array(steps)).any(-1)), np.asarray((change == 0.0).all(-1))
     repeated = 0
     for moving, standing in zip(moved, stood, strict=True):
         ends = np.flatnonzero(moving)

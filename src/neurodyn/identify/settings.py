@@ -86,7 +86,7 @@ class IdentificationSettings(Config, frozen=True):
     """The same for a robot with springs, which swing for longer [s]."""
     base_rounds: int = 2
     """Most times that the states of an unmeasured base are estimated again, by the fitted model, with another fit of
-    `stages`."""
+    `stages`; 0 for never."""
     progress: float = 0.005
     """Relative decrease of the cost below which a stage ends."""
     undetermined_above: float = 0.7

@@ -65,8 +65,8 @@ def is_installed(robot: Robot) -> bool:
 
 def missing_asset(robot: Robot) -> str:
     """Return the extra that installs the robot's asset; empty if nothing is missing."""
-    missing = robot.package is not None and package_folder(robot.package) is None
-    return _EXTRAS[robot.package] if missing else ""
+    package = robot.package
+    return _EXTRAS[package] if package is not None and package_folder(package) is None else ""
 
 
 def asset_path(robot: Robot) -> Path:

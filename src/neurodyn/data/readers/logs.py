@@ -278,7 +278,8 @@ def _usual(columns: ColumnMap, values: Sequence[tuple[float, ...]], declared: De
         for what, value in drive.quantities().items()
     }
     means = np.mean(values, axis=0).tolist() if columns.parameters else []
-    return {name: float(known.get(name, mean)) for name, mean in zip(columns.parameters, means, strict=True)}
+    pairs = zip(columns.parameters, means, strict=True)
+    return {name: mean if (value := known.get(name)) is None else float(value) for name, mean in pairs}
 
 
 def _findings(header: StoreHeader, table: np.ndarray, rows: IO[bytes], declared: DeclaredCommands) -> list[Finding]:
