@@ -115,7 +115,7 @@ class PlantDynamics:
 
     differentiable = measured = False
     kind, network, caveat, device = "neural", "plant", "", "cpu"
-    conditions = ()
+    conditions = own_quantities = ()
 
     def __init__(self, distort: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None = None) -> None:
         self.spec: StateSpec = robot().spec

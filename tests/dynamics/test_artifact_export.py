@@ -137,7 +137,7 @@ def test_a_file_that_differs_is_not_kept(tmp_path):
 
 def test_a_missing_package_is_bad_input(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
-    with pytest.raises(InputError, match=r"install neurodyn\[export\]"):
+    with pytest.raises(InputError, match=r"pip install .neurodyn\[export\]"):
         onnx_file.write_onnx(tmp_path / "y.onnx", Drifting(), [], inputs=[], outputs=[], metadata={})
 
 

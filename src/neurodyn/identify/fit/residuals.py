@@ -308,7 +308,7 @@ class Residuals:
         base, jacobian = self._linearised(point, physical)
         weights = self._weights(base)
         r, j = (base * weights).flatten(2), jacobian.mul_(weights[..., None]).flatten(2, 3)
-        matrix = j.mT @ j
+        matrix = torch.stack([each.mT @ each for each in j])  # the bits of a set, whatever the sets beside it
         gradient = (j.mT @ r[..., None])[..., 0]
         if self.initials:
             first = matrix.shape[-1] - self.initials
