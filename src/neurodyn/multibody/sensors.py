@@ -14,6 +14,7 @@ from neurodyn.multibody.contacts.contact_model import Contacts
 from neurodyn.multibody.mass_matrix import is_zero
 from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.scope import Scope, StepMemory
+from neurodyn.multibody.trace import safe_sqrt
 from neurodyn.multibody.vectors import ZERO, Matrix, Vector, array, cross, dot, turn
 
 
@@ -168,7 +169,7 @@ def read_foot_force(instant: Instant, at: SensorFrame) -> list[Any]:
         if name not in tree.index_of:
             raise InputError(f"sensor {at.name!r}: there is no foot {name!r}{among(name, tree.index_of)}")
         force = instant.pushes.get(tree.index_of[name], (ZERO, ZERO))[1]
-        sizes.append((dot(force, force) + _LEAST_FORCE**2) ** 0.5 - _LEAST_FORCE)
+        sizes.append(safe_sqrt(dot(force, force) + _LEAST_FORCE**2) - _LEAST_FORCE)
     return sizes
 
 

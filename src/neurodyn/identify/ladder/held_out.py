@@ -109,7 +109,7 @@ def as_identified(run: str | Path, device: str = "cpu") -> FromPast | None:
         folder = folder.parent
     path = next((p for p in (folder / "identification.json", folder / ADAPTATION) if p.is_file()), None)
     figures = {} if path is None else read_json(path)
-    start = figures.get("start") or (figures.get("held_out") or {}).get("start", "logged")
+    start = (figures.get("held_out") or {}).get("start") or figures.get("start", "logged")
     if start == "logged":
         return None
     record = AdaptationRecord if path is not None and path.name == ADAPTATION else IdentificationRecord
