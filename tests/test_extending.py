@@ -119,7 +119,7 @@ def test_a_log_reader(plugin, tmp_path):
     np.testing.assert_allclose(force, 0.2 * position, atol=0.1 / 60.0)  # held over a frame
     with pytest.raises(
         InputError,
-        match="unknown format of logs 'xml'; valid: csv, dat, lerobot, mcap, mujoco, npz, robomimic, rosbag1, rosbag2",
+        match="unknown format of logs 'xml'; valid: csv, dat, jsonl, lerobot, mcap, mujoco, npz",
     ):
         ColumnMap(format="xml", q=columns.q, time="t")
 

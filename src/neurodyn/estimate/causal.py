@@ -24,7 +24,7 @@ from torch import Tensor
 
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.estimate.base_estimate import BaseEstimate, estimate_of
+from neurodyn.estimate.base_estimate import BaseEstimate
 from neurodyn.estimate.inertial import InertialSteps, inertial_errors, rises, spins, strapdown, upright
 from neurodyn.estimate.model_frames import LIFT, FrameModel
 from neurodyn.estimate.robust import ModelScatter, share_of_flight, student_weights
@@ -287,4 +287,4 @@ def filter_base(
         state = base.step(state, sensed.frame(t))
         tracks.append(state.track)
         covariances.append(state.covariance)
-    return estimate_of(problem, BaseTrack.joined(tracks), torch.stack(covariances, 1), scatter)
+    return problem.estimate(BaseTrack.joined(tracks), torch.stack(covariances, 1), scatter)

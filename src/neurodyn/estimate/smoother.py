@@ -18,7 +18,7 @@ from torch import Tensor
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.estimate.base_estimate import BaseEstimate, estimate_of
+from neurodyn.estimate.base_estimate import ERRORS, BaseEstimate, EstimatedRun
 from neurodyn.estimate.chain import ChainEquations
 from neurodyn.estimate.inertial import InertialSteps, inertial_errors, spins, upright
 from neurodyn.estimate.model_frames import FrameModel
@@ -26,10 +26,12 @@ from neurodyn.estimate.robust import ModelScatter, persistence, scatter_of, shar
 from neurodyn.estimate.sensed import SensedBatch, SensedRun, sensed_runs
 from neurodyn.estimate.settings import EstimationSettings, ImuMounting
 from neurodyn.estimate.standing import LegPoints, estimable_points, standing_residuals
-from neurodyn.estimate.track import ACCELEROMETER, GYROSCOPE, HEIGHT, SIZE, TURN, VELOCITY, BaseTrack
+from neurodyn.estimate.track import ACCELEROMETER, GYROSCOPE, HEIGHT, SIZE, TURN, VELOCITY, BaseTrack, skew
 from neurodyn.geometry import rotation
 
 _LEG_ROUNDS = 6
+_ON_GROUND = 5e-3
+"""Height of a point below which it touches [m]."""
 _LONGEST = (0.5, 0.05)
 """Longest step of a velocity [m/s] and a height [m]."""
 
@@ -187,7 +189,46 @@ class BaseProblem:
             length = torch.where(better, (2.0 * length).clamp_max(1.0), 0.4 * length)
             chain = tried.where(better, chain)
             step = torch.where(better[:, None, None], _limited(chain.solve()), step)
-        return estimate_of(self, track, chain.covariance(), trust)
+        return self.estimate(track, chain.covariance(), trust)
+
+    def estimate(self, track: BaseTrack, covariance: Tensor, scatter: ModelScatter | None = None) -> BaseEstimate:
+        """Return an estimate from a track and the covariance of its errors, shape [runs, frames, SIZE, SIZE]."""
+        spin = spins(track, self.inertial.spin, self.mounting)
+        arm = self.model.arms(track.quaternion)
+        origin = rotation.rotate(track.quaternion, self.mounting.position.expand(spin.shape))
+        drift = track.velocity - torch.linalg.cross(spin, origin)
+        way = 0.5 * self.inertial.dt * (drift[:, 1:] + drift[:, :-1])[..., :2]
+        place = torch.nn.functional.pad(way.cumsum(1), (0, 0, 1, 0))
+        position = torch.cat([place, track.height[..., None]], -1)
+        linear = track.velocity + torch.linalg.cross(spin, arm)
+        spread = self._spread(track, covariance, spin, arm)
+        shapes, touching = self._touching(track)
+        parts = (position, track.quaternion, linear, spin, spread, touching, track.gyroscope, track.accelerometer)
+        lengths = self.sensed.lengths.tolist()
+        runs = (EstimatedRun(*(part[k, :length] for part in parts)) for k, length in enumerate(lengths))
+        return BaseEstimate(tuple(runs), shapes, scatter=scatter)
+
+    def _spread(self, track: BaseTrack, covariance: Tensor, spin: Tensor, arm: Tensor) -> Tensor:
+        """Return the covariance of `ERRORS` from that of a track's errors and the noise of the gyroscope."""
+        world = rotation.matrix(track.quaternion) @ self.mounting.matrix
+        eye = torch.eye(3, dtype=torch.float64)
+        change = torch.zeros(*covariance.shape[:2], len(ERRORS), covariance.shape[-1], dtype=torch.float64)
+        change[..., :3, TURN] = change[..., 3:6, VELOCITY] = eye
+        change[..., 6, HEIGHT] = 1.0
+        change[..., 10:13, GYROSCOPE] = change[..., 13:, ACCELEROMETER] = eye
+        change[..., 3:6, TURN], change[..., 7:10, TURN] = -skew(torch.linalg.cross(spin, arm)), -skew(spin)
+        change[..., 3:6, GYROSCOPE], change[..., 7:10, GYROSCOPE] = skew(arm) @ world, -world
+        read = torch.zeros(*covariance.shape[:2], len(ERRORS), 3, dtype=torch.float64)
+        read[..., 3:6, :], read[..., 7:10, :] = -skew(arm), eye
+        noise = self.settings.gyroscope_noise**2
+        return change @ covariance @ change.mT + noise * read @ read.mT
+
+    def _touching(self, track: BaseTrack) -> tuple[tuple[str, ...], Tensor]:
+        names = [point.shape for point in self.legs.points]
+        shapes = tuple(dict.fromkeys(names))
+        low = self.legs.heights(track) < _ON_GROUND
+        groups = [[k for k, name in enumerate(names) if name == shape] for shape in shapes]
+        return shapes, torch.stack([low[..., group].any(-1) for group in groups], -1)
 
     @property
     def _predicted(self) -> Tensor:

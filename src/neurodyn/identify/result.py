@@ -137,7 +137,7 @@ class IdentifiedParameter(Record, frozen=True):
         why_not: Reason for a missing interval; UNSET if there is one.
         sandwich: The sandwich interval in addition to a bootstrap's; UNSET without a bootstrap.
         prior: Width of its prior, for a normal one the standard deviation; UNSET without one.
-        prior_kind: Kind of this prior (`identify.priors.PRIORS`); UNSET for a normal one.
+        prior_kind: Kind of this prior (`identify.unknowns.priors.PRIORS`); UNSET for a normal one.
         nominal: Declared value.
         with_networks: Its value with the networks of a blueprint; UNSET without any.
         by_log: Its value in each log: as fitted if it varies between logs; else, of several logs, as it would be from

@@ -110,9 +110,9 @@ def _settings(request: IdentifyRequest, robot: Robot) -> IdentificationSettings:
 def adapt(request: AdaptRequest) -> Identification:
     """Adapt the model of a robot to its logs: `identify` with the defaults of `AdaptationSettings`.
 
-    Motors, mechanism and floor are identified from a default set of quantities (`identify.quantities`), then networks
-    are tried on top; each rung is kept only if it is better on whole held-out episodes. The run directory gets model,
-    config.yaml, metrics.jsonl, adaptation.json and the next motion to log.
+    Motors, mechanism and floor are identified from a default set of quantities (`identify.unknowns.quantities`), then
+    networks are tried on top; each rung is kept only if it is better on whole held-out episodes. The run directory gets
+    model, config.yaml, metrics.jsonl, adaptation.json and the next motion to log.
 
     Raises:
         InputError: An argument is missing or malformed, the logs are of another robot or hold no motion, or the run

@@ -63,8 +63,8 @@ class IdentificationSettings(Config, frozen=True):
     """Free quantities if the caller names none; see `core.description.parameter.select_parameters`. They add to those
     of `quantities`."""
     quantities: tuple[str, ...] = ()
-    """Free quantities of the default set (`identify.quantities`), by names or patterns ("*.damping"). With any of them,
-    each quantity is searched in standard deviations of its prior."""
+    """Free quantities of the default set (`identify.unknowns.quantities`), by names or patterns ("*.damping"). With any
+    of them, each quantity is searched in standard deviations of its prior."""
     structures: bool = False
     """Whether other structures than the declared one are tried: the other friction cone of the floor, and springs in
     the last links."""
@@ -140,7 +140,7 @@ class IdentificationSettings(Config, frozen=True):
     """Starting points of the search; unset for 1, and 8 if contact quantities are free and the fit from one ends at a
     bound, or with errors well above the noise."""
     search: str = "basin-hopping"
-    """Global search from several starts: "basin-hopping", or another one of `identify.population_search.SEARCHES`."""
+    """Global search from several starts: "basin-hopping" or another of `identify.fit.population_search.SEARCHES`."""
     rounds: int = 6
     """Rounds of this search."""
     round_iterations: int = 10

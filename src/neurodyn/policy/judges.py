@@ -2,8 +2,8 @@
 r"""Judges of a policy that no update sees, and what they promise of its return on the robot.
 
 A model identified from logs believes in the return of a policy that was trained in it. Its judges are models fitted to
-other episodes of the same logs (`identify.refits`): during the training they choose the policy that is kept, and others
-of them state an interval for its return on the robot,
+other episodes of the same logs (`identify.confidence.refits`): during the training they choose the policy that is kept,
+and others of them state an interval for its return on the robot,
 
 $$\bar R \pm t_{K-1} \sqrt{s^2 (1 + 1/K) + \sigma^2/n + (\delta L)^2 + (R - \bar R)^2},$$
 

@@ -12,7 +12,7 @@ the entries are accurate to about 1e-8. Gradients of scalar losses (`parameter_s
 the adjoint.
 
 Residuals are scaled by their standard deviations: predicted minus logged positions (continuous angles wrapped, rotation
-vectors for quaternions) and velocities, and errors of other sensors (`identify.readings`). Other free variables may be:
+vectors for quaternions) and velocities, and errors of other sensors (`identify.fit.readings`). Further free variables:
 - the initial state of each window, as an offset z from the logged one with cost |z|^2, in units of the sensor noise; of
   an estimated base, as an offset L z from the estimate, with its covariance L L^T (`Windows.spread`);
 - a constant torque in each log, and parameters that vary between logs, with the same quadratic cost; in coordinates of

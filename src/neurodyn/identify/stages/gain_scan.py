@@ -6,59 +6,61 @@ it, all guessed gains are scaled together, then those of each joint; where a sta
 and priors become as wide as it is far.
 """
 
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from neurodyn.data.header import Split
 from neurodyn.identify.unknowns.search_space import CoordinateSpace
-
-if TYPE_CHECKING:
-    from neurodyn.identify.settings import FitStage
-    from neurodyn.identify.stages.growing_windows import Fitting
 
 _FACTORS = (3.0, 0.3, 0.1, 0.03, 0.01)
 _BETTER = 0.8
 """Share of the cost that another start must have to be taken."""
 
 
-def scan_gains(fitting: "Fitting", stage: "FitStage") -> None:
-    """Move a fit's guessed gains to where windows of a stage are predicted much better, if anywhere."""
+def guessed_gains(space: CoordinateSpace) -> dict[str, list[int]]:
+    """Return the coordinates of servo gains that were guessed, by joint."""
     joints: dict[str, list[int]] = {}
-    for k, one in enumerate(fitting.space.coordinates):
+    for k, one in enumerate(space.coordinates):
         if one.guessed and one.nominal > 0.0 and one.name.endswith((".kp", ".kd")):
             joints.setdefault(one.name.rpartition(".")[0], []).append(k)
-    if not joints:
-        return
-    everything = [k for rows in joints.values() for k in rows]
-    factors = torch.ones(len(fitting.x), dtype=torch.float64)
-    costs = _costs(fitting, stage, [factors])
-    best = costs[0]
-    for rows in (everything, *(joints.values() if len(joints) > 1 else ())):
-        tried = [factors.clone() for _ in _FACTORS]
-        for one, factor in zip(tried, _FACTORS, strict=True):
-            one[rows] *= factor
-        costs = _costs(fitting, stage, tried)
-        k = min(range(len(costs)), key=costs.__getitem__)
-        if costs[k] < _BETTER * best:
-            factors, best = tried[k], costs[k]
-    if bool((factors != 1.0).any()):
-        fitting.space, fitting.x = _scaled(fitting.space, fitting.x, factors)
-        fitting.model = fitting.model.with_space(fitting.space)
+    return joints
 
 
 @torch.no_grad()
-def _costs(fitting: "Fitting", stage: "FitStage", tried: list[Tensor]) -> list[float]:
-    residuals = fitting.residuals(fitting.windows(Split.TRAIN, stage))
-    costs = []
-    for factors in tried:
-        space, x = _scaled(fitting.space, fitting.x, factors)
-        there = residuals.with_space(space)
-        cost = float(there.cost(there.start(x[None])))
-        costs.append(cost if torch.isfinite(torch.tensor(cost)) else float("inf"))
-    return costs
+def scan_gains(
+    space: CoordinateSpace,
+    x: Tensor,
+    joints: Mapping[str, Sequence[int]],
+    cost: Callable[[CoordinateSpace, Tensor], float],
+) -> tuple[CoordinateSpace, Tensor]:
+    """Return the space and coordinates with gains from which a log is predicted much better; the same ones if none are.
+
+    Args:
+        space: Space of the coordinates.
+        x: Coordinates, shape [n].
+        joints: Coordinates of gains by joint (`guessed_gains`).
+        cost: Cost at coordinates of a space; ones that are not finite are never taken.
+    """
+
+    def cost_of(factors: Tensor) -> float:
+        value = cost(*_scaled(space, x, factors))
+        return value if math.isfinite(value) else math.inf
+
+    everything = [k for rows in joints.values() for k in rows]
+    factors = torch.ones(len(x), dtype=torch.float64)
+    best = cost_of(factors)
+    for rows in (everything, *(joints.values() if len(joints) > 1 else ())):
+        tried = [factors.clone() for _ in _FACTORS]
+        for one, factor in zip(tried, _FACTORS, strict=True):
+            one[list(rows)] *= factor
+        costs = [cost_of(one) for one in tried]
+        k = min(range(len(costs)), key=costs.__getitem__)
+        if costs[k] < _BETTER * best:
+            factors, best = tried[k], costs[k]
+    return _scaled(space, x, factors) if bool((factors != 1.0).any()) else (space, x)
 
 
 def _scaled(space: CoordinateSpace, x: Tensor, factors: Tensor) -> tuple[CoordinateSpace, Tensor]:

@@ -34,7 +34,7 @@ from neurodyn.identify.ladder.initial_states import differentiated, start_of
 from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import FitStage, IdentificationSettings
-from neurodyn.identify.stages.gain_scan import scan_gains
+from neurodyn.identify.stages.gain_scan import guessed_gains, scan_gains
 from neurodyn.identify.unknowns.delay_trades import delays_traded
 from neurodyn.identify.unknowns.priors import UnitPrior
 from neurodyn.identify.unknowns.quantities import DELAY, LIMITS
@@ -324,7 +324,17 @@ class Fitting:
     def scan(self) -> None:
         """Begin with other gains where declared ones are placeholders (`gain_scan`)."""
         before, last = self.x, self.stages[-1]
-        scan_gains(self, msgspec.structs.replace(last, windows=min(last.windows, self.settings.screen)))
+        if not (joints := guessed_gains(self.space)):
+            return
+        few = msgspec.structs.replace(last, windows=min(last.windows, self.settings.screen))
+        residuals = self.residuals(self.windows(Split.TRAIN, few))
+
+        def cost(space: CoordinateSpace, x: Tensor) -> float:
+            there = residuals.with_space(space)
+            return float(there.cost(there.start(x[None])))
+
+        self.space, self.x = scan_gains(self.space, self.x, joints, cost)
+        self.model = self.model.with_space(self.space)
         self._starts = [torch.where(self.x == before, one, self.x) for one in self._starts]
 
     def with_model(self, model: FitModel) -> "Fitting":
