@@ -146,6 +146,8 @@ def test_play_scores_by_truth_or_says_what_is_missing(folder, tmp_path, monkeypa
     assert "episodes are not scored: nobody measures base_height" in remark
     assert "the robot has no specific_force" in remark
     robot = robot_class(folder, "true_robot", "seen['truth'] = truth")
+    (tmp_path / "second").mkdir()
+    monkeypatch.chdir(tmp_path / "second")  # logs are named by the second in which they begin
     recording = record_policy(policy(folder, "play2"), on=robot, seconds=1.0)
     [remark] = [one for one in recording.remarks if "by the estimated states" in one]
     estimated, true = (float(part.split("return ")[1].split()[0]) for part in remark.split("; "))
