@@ -86,14 +86,19 @@ class _Truth:
         self.numbers = [names.index(joint.name) for joint in robot.joints]
 
     def rollout(self, q: np.ndarray, qd: np.ndarray, control: np.ndarray) -> np.ndarray:
-        """Return positions after every frame, in our order and conventions, shape [frames, nq]."""
+        """Return positions after every frame, in our order and conventions, shape [frames, nq].
+
+        `touched` says afterwards whether there was a contact.
+        """
         data = mujoco.MjData(self.model)
+        self.touched = False
         self._write(data, q, qd)
         path = []
         for command in control:
             self._command(data, command)
             for _ in range(self.substeps):
                 mujoco.mj_step(self.model, data)
+                self.touched |= bool(data.ncon)
             path.append(self._read(data))
         return np.array(path)
 
@@ -223,22 +228,9 @@ def _engine(declaration: Declaration, truth: _Truth, seed: int) -> str:
     environment = None if scene is None else Environment(ground=Ground(scene))
     path = dynamics.rollout(State(q.double(), qd.double()), control.double(), environment=environment).q
     for world in range(WORLDS):
-        given = [part[world].double().numpy() for part in (q, qd, control)]
-        expected = truth.rollout(*given)
-        if not np.isfinite(expected).all() or _touches(truth, given):
+        expected = truth.rollout(*(part[world].double().numpy() for part in (q, qd, control)))
+        if not np.isfinite(expected).all() or truth.touched:
             continue
         if what := _apart(declaration, path[world, 1:].numpy(), expected):
             return f"world {world}, {what}"
     return ""
-
-
-def _touches(truth: _Truth, given: list[np.ndarray]) -> bool:
-    data = mujoco.MjData(truth.model)
-    truth._write(data, given[0], given[1])
-    for command in given[2]:
-        truth._command(data, command)
-        for _ in range(truth.substeps):
-            mujoco.mj_step(truth.model, data)
-            if data.ncon:
-                return True
-    return False
