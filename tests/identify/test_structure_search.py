@@ -16,7 +16,6 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
-from neurodyn.identify.settings import FitStage
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.structure_choice import best_structure
 from neurodyn.identify.stages.structure_search import StructureSearch, candidates_for, describe
@@ -25,24 +24,13 @@ from neurodyn.identify.unknowns.delay_trades import delays_traded
 from neurodyn.identify.unknowns.priors import parse_known
 from neurodyn.robots import load
 from neurodyn.sim import declare
+from tests.identify import faulty_arm
 
 pytest.importorskip("newton")
 
-ARM = """
-<mujoco model="arm"><compiler angle="radian"/><option integrator="implicitfast" timestep=".002"/>
-  <worldbody><body name="upper" pos="0 0 1"><joint name="shoulder" axis="0 1 0" damping=".3" armature=".05"/>
-    <geom type="capsule" fromto="0 0 0 0 0 -.4" size=".03" mass="2.973" contype="0" conaffinity="0"/>
-    <body name="lower" pos="0 0 -.4"><joint name="elbow" axis="0 1 0" damping=".2" armature=".03"/>
-      <geom type="capsule" fromto="0 0 0 0 0 -.3" size=".025" mass="1.487" contype="0" conaffinity="0"/>
-    </body></body></worldbody>
-  <actuator><position name="shoulder" joint="shoulder" kp="200" kv="8"/>
-    <position name="elbow" joint="elbow" kp="120" kv="4"/></actuator></mujoco>
-"""
-LOAD, PLACE, DT = 0.9, (0.03, 0.0, -0.25), 0.01
-SETTINGS = AdaptationSettings(
-    stages=(FitStage(0.05, 60, 5), FitStage(0.15, 40, 4)), untouched=FitStage(0.4, 40, 5), screen=40, networks=False,
-    proposals=0, rollouts_each=20, reference_steps=0, refits=0,
-)  # fmt: skip
+ARM = faulty_arm.ARM.replace('mass="3"', 'mass="2.973"').replace('mass="1.5"', 'mass="1.487"')
+"""Round masses count as guessed, and get wide priors."""
+LOAD, PLACE, DT, SETTINGS = 0.9, (0.03, 0.0, -0.25), faulty_arm.DT, faulty_arm.SETTINGS
 
 
 @pytest.fixture(scope="module")
