@@ -9,7 +9,7 @@ import torch
 
 from neurodyn.core.errors import Notice
 from neurodyn.multibody import Engine, EngineConfig, trace
-from neurodyn.multibody.trace import Loop, apply_loop, program
+from neurodyn.multibody.trace import Loop, apply_loop, native, program
 from neurodyn.multibody.trace.native import tape_memory
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramSizes
@@ -197,7 +197,9 @@ def test_few_worlds_run_one_by_one_and_many_fill_vectors():
     assert vector_lanes(True) == 2 * lanes or lanes == 1
 
 
-def test_the_memory_of_a_tape_serves_the_next_one():
+def test_the_memory_of_a_tape_serves_the_next_one(monkeypatch):
+    # Other tests of this process leave spare buffers, and the smallest that is large enough is taken.
+    monkeypatch.setattr(native, "_spare_buffers", [])
     like = torch.zeros(1, dtype=torch.float32)
     first = tape_memory(like, 1 << 20)
     place = first.data_ptr()
