@@ -17,7 +17,7 @@ from numpy.random import Generator
 import worn_ants
 from neurodyn.control import SampledStarts
 from neurodyn.dynamics.batch import Control, State, Step
-from neurodyn.policy.evaluation import load_policy, play
+from neurodyn.policy.episodes.evaluation import load_policy, play
 from neurodyn.tasks import load
 
 GRAVITY = np.array([0.0, 0.0, -9.81])

@@ -36,8 +36,8 @@ from neurodyn.dynamics.neural.base_prediction import Base
 from neurodyn.dynamics.neural.model import NEURAL, build_model
 from neurodyn.nets import EnsembleConfig
 from neurodyn.policy import NetworkSettings, PolicyEnvironment, PolicySettings
-from neurodyn.policy.logs import row_layout
-from neurodyn.policy.ppo import PPO
+from neurodyn.policy.episodes.logs import row_layout
+from neurodyn.policy.learners.ppo import PPO
 from neurodyn.sim import articulation
 from neurodyn.sim.generation import simulated_header
 from neurodyn.tasks import Task, load

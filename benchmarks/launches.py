@@ -19,7 +19,7 @@ from neurodyn.control import SampledStarts
 from neurodyn.dynamics import Control, State, WorldModel
 from neurodyn.nets import EnsembleConfig
 from neurodyn.policy import PolicyEnvironment
-from neurodyn.policy.logs import row_layout
+from neurodyn.policy.episodes.logs import row_layout
 from neurodyn.tasks import load
 
 META = torch.device("meta")

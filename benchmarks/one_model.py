@@ -20,7 +20,7 @@ from neurodyn.dynamics import Control
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy import load_policy
 from neurodyn.policy.artifact import PolicyNetwork
-from neurodyn.policy.evaluation import SEED, play, reward_errors
+from neurodyn.policy.episodes.evaluation import SEED, play, reward_errors
 from neurodyn.tasks import Memory, Task, load
 
 

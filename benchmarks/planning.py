@@ -21,7 +21,7 @@ from neurodyn.dynamics.hybrid.declared import declared_hybrid, declared_mechanis
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.policy import load_policy
 from neurodyn.policy.artifact import load_critic
-from neurodyn.policy.evaluation import SEED, play
+from neurodyn.policy.episodes.evaluation import SEED, play
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import Task, load
 

@@ -29,7 +29,7 @@ from neurodyn.dynamics import load as load_dynamics
 from neurodyn.learn import read_metrics
 from neurodyn.learn.neural.settings import load_finetuning, load_settings
 from neurodyn.policy import PolicyEnvironment, evaluate, load_policy
-from neurodyn.policy.evaluation import SEED
+from neurodyn.policy.episodes.evaluation import SEED
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import Task
 from neurodyn.tasks import load as load_task

@@ -14,7 +14,7 @@ import torch
 from _common import require, single_thread, write_result
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.policy import PolicySettings, load_settings
-from neurodyn.policy.ppo import PpoLearner
+from neurodyn.policy.learners.ppo import PpoLearner
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.tasks import load as load_task
 

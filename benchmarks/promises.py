@@ -40,12 +40,12 @@ from neurodyn.dynamics.control import frame_command
 from neurodyn.identify.run import adapt
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.artifact import Behaviour, behaviour, load_policy
-from neurodyn.policy.evaluation import play
-from neurodyn.policy.judges import read_promise
-from neurodyn.policy.logs import record_log
+from neurodyn.policy.episodes.evaluation import play
+from neurodyn.policy.episodes.logs import record_log
+from neurodyn.policy.learners.training import open_training
+from neurodyn.policy.learners.training import train as train_policy
 from neurodyn.policy.requests import TrainPolicyRequest
-from neurodyn.policy.training import open_training
-from neurodyn.policy.training import train as train_policy
+from neurodyn.policy.trust.judges import read_promise
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import Task, load
 

@@ -25,11 +25,11 @@ from neurodyn.dynamics import AnalyticDynamics, declared_hybrid
 from neurodyn.multibody import nominal
 from neurodyn.policy import PolicyEnvironment
 from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.evaluation import play
-from neurodyn.policy.randomisation import open_randomisation
+from neurodyn.policy.episodes.evaluation import play
+from neurodyn.policy.learners.training import open_training
+from neurodyn.policy.learners.training import train as train_policy
 from neurodyn.policy.requests import TrainPolicyRequest
-from neurodyn.policy.training import open_training
-from neurodyn.policy.training import train as train_policy
+from neurodyn.policy.worlds.randomisation import open_randomisation
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.draws import SampledDraws
 from neurodyn.tasks import load

@@ -29,7 +29,7 @@ from neurodyn.learn.neural.policy_rollouts import LoggedActor, PolicyRolloutTerm
 from neurodyn.learn.neural.settings import PolicyRollouts, load_finetuning
 from neurodyn.learn.neural.train import read_run_config
 from neurodyn.policy import load_policy
-from neurodyn.policy.evaluation import SEED, play
+from neurodyn.policy.episodes.evaluation import SEED, play
 from neurodyn.policy.online_learning.refit import logged_actor
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import Task

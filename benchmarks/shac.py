@@ -21,7 +21,7 @@ from neurodyn.control import SampledStarts
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.learn.plan import TrainState
 from neurodyn.policy import ALGORITHMS, load_settings
-from neurodyn.policy.evaluation import play
+from neurodyn.policy.episodes.evaluation import play
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.tasks import load
 

@@ -22,7 +22,7 @@ from neurodyn.core import Blueprint, read_config
 from neurodyn.data import Split, Status, Store, StoreHeader, StoreWriter
 from neurodyn.dynamics import HybridDynamics, declared_hybrid, load
 from neurodyn.identify import IdentificationSettings, changed, identify, load_identification
-from neurodyn.policy.evaluation import SEED
+from neurodyn.policy.episodes.evaluation import SEED
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import load as load_task

@@ -34,10 +34,10 @@ from neurodyn.dynamics.rollouts import context_of, truth_of
 from neurodyn.geometry.rotation import conjugate, rotate
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder.rungs import held_out_windows
-from neurodyn.policy.evaluation import load_policy, play
+from neurodyn.policy.episodes.evaluation import load_policy, play
+from neurodyn.policy.learners.training import open_training
+from neurodyn.policy.learners.training import train as train_policy
 from neurodyn.policy.requests import TrainPolicyRequest
-from neurodyn.policy.training import open_training
-from neurodyn.policy.training import train as train_policy
 from neurodyn.robots import load as load_robot
 from neurodyn.tasks import load
 

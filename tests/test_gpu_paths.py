@@ -181,8 +181,8 @@ def test_an_environment_step_with_episodes_that_end(task: str, model: str, ceili
 
 def test_an_environment_step_of_robots_that_differ() -> None:
     """What is drawn for new episodes, and pushes, delays and noise, take no numbers from the host."""
-    from neurodyn.policy.disturbances import disturbances_of
-    from neurodyn.policy.randomisation import open_randomisation
+    from neurodyn.policy.worlds.disturbances import disturbances_of
+    from neurodyn.policy.worlds.randomisation import open_randomisation
     from neurodyn.tasks import load
 
     texts = ("root.mass=+0:5", "hip_1.damping=1|2", "contact.friction=.3:.9:log", "actuator.*.gain=.6:1:one")
@@ -197,7 +197,7 @@ def test_an_environment_step_of_robots_that_differ() -> None:
 @functools.cache
 def _world_model() -> Dynamics:
     from neurodyn.dynamics import WorldModel
-    from neurodyn.policy.logs import row_layout
+    from neurodyn.policy.episodes.logs import row_layout
     from neurodyn.tasks import load
 
     pytest.importorskip("rsl_rl")

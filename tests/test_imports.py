@@ -164,7 +164,7 @@ def test_what_needs_newton_says_so_in_one_line(tmp_path: Path):
 def test_policies_are_trained_where_git_is_not_installed(tmp_path: Path):
     pytest.importorskip("rsl_rl")
     usual = {name: value for name, value in os.environ.items() if name != "GIT_PYTHON_REFRESH"}
-    call = [sys.executable, "-c", "import neurodyn.policy.ppo"]
+    call = [sys.executable, "-c", "import neurodyn.policy.learners.ppo"]
     subprocess.run(call, env=usual | {"PATH": str(tmp_path)}, check=True, cwd=tmp_path)
 
 
@@ -229,7 +229,7 @@ print("|".join(name for name in ("newton", "mujoco") if name in sys.modules))
 
 def test_no_import_hides_in_a_string():
     """Gymnasium's registry takes strings; rsl_rl's settings, which a docstring shows, do too."""
-    known = {"interop/gymnasium/registration.py", "policy/ppo.py"}
+    known = {"interop/gymnasium/registration.py", "policy/learners/ppo.py"}
     package = plant.repository() / "src/neurodyn"
     hidden = {
         str(file.relative_to(package))

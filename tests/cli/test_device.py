@@ -13,7 +13,7 @@ from neurodyn.core.registry import Registry
 from neurodyn.dynamics import Control, State, Step
 from neurodyn.dynamics.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.learn.devices import lacks_memory, require_device
-from tests.policy.worlds import SPEC, Mass
+from tests.policy.small_worlds import SPEC, Mass
 
 NO_GPU = not torch.cuda.is_available()
 COMPUTE = {

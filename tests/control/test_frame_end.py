@@ -17,11 +17,11 @@ from neurodyn.data.training_range import TrainingRange, training_range
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.guard import TRAINING_MARGIN
-from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.evaluation import play
+from neurodyn.policy.episodes.evaluation import play
+from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.robots.sections import Ranges
 from neurodyn.tasks import load
-from tests.policy.worlds import SPEC, Fixed, Hold, Mass
+from tests.policy.small_worlds import SPEC, Fixed, Hold, Mass
 
 FASTEST = 4.0
 

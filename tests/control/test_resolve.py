@@ -101,7 +101,7 @@ def test_starts_of_the_task_and_of_the_log_in_shares(tmp_path):
 def test_a_log_of_another_robot_is_refused(tmp_path):
     from neurodyn.data.header import StoreHeader
     from neurodyn.data.writer import StoreWriter
-    from tests.policy.worlds import SPEC
+    from tests.policy.small_worlds import SPEC
 
     path = tmp_path / "log.h5"
     with StoreWriter(path, StoreHeader(source="log", spec=SPEC)) as writer:

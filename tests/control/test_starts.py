@@ -13,7 +13,7 @@ from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import State, Window
 from neurodyn.tasks import load
-from tests.policy.worlds import SPEC, Fixed
+from tests.policy.small_worlds import SPEC, Fixed
 
 LENGTH, EPISODES = 6, 8
 

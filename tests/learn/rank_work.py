@@ -34,13 +34,13 @@ from neurodyn.learn.plan import TrainingBudget, TrainState
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
 from neurodyn.learn.world_model.train import event_weights
 from neurodyn.learn.world_model.trainer import WorldModelLearner
-from neurodyn.policy.ppo import PPO
+from neurodyn.policy.learners.ppo import PPO
+from neurodyn.policy.learners.training import train as train_policy
 from neurodyn.policy.settings import NetworkSettings, PolicySettings, ShacSettings
-from neurodyn.policy.training import train as train_policy
 from tests import plant, worlds
 from tests.learn.callbacks import SignalAt, StopAt, Stopped
 from tests.learn.test_loop import One
-from tests.policy.worlds import Hold, Mass
+from tests.policy.small_worlds import Hold, Mass
 
 RANKS = 2
 STEPS = 12

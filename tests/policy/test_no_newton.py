@@ -23,10 +23,10 @@ from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
-from neurodyn.policy.evaluation import evaluate as evaluate_policy
+from neurodyn.policy.episodes.evaluation import evaluate as evaluate_policy
 from neurodyn.control.resolve import ResolvedDynamics, open_reference
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
-from neurodyn.policy.training import train as train_policy
+from neurodyn.policy.learners.training import train as train_policy
 from neurodyn.tasks import load
 
 out = Path(sys.argv[1])

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.policy.disturbances import Disturbances
+from neurodyn.policy.worlds.disturbances import Disturbances
 from neurodyn.tasks import Memory, load
 from neurodyn.tasks.anymal import AnymalVelocity
 from neurodyn.tasks.velocity import COMMAND_FRAMES, PUSH, PUSH_FRAMES

@@ -27,7 +27,7 @@ def test_its_policy_finds_it_again_where_it_is_named(tmp_path, monkeypatch):
     train = ["policy", "train", f"{EXAMPLE}:Hold", "--dynamics", "analytic", "--out", out]
     assert run([*train, "--iterations", "2", "--worlds", "16"]) == 0
     monkeypatch.chdir(tmp_path)
-    from neurodyn.policy.evaluation import evaluate as evaluate_policy
+    from neurodyn.policy.episodes.evaluation import evaluate as evaluate_policy
 
     with pytest.raises(InputError, match="whose code runs only if you name it; give --task"):
         evaluate_policy(out, ("analytic",), episodes=4)

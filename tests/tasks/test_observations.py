@@ -90,7 +90,7 @@ def test_the_critic_alone_sees_its_group():
     pytest.importorskip("rsl_rl")
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.policy import PolicySettings
-    from neurodyn.policy.ppo import PpoLearner
+    from neurodyn.policy.learners.ppo import PpoLearner
     from neurodyn.policy.requests import PolicyTrainingJob
 
     task = Taller()

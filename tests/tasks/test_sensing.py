@@ -11,8 +11,8 @@ from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
-from neurodyn.policy.disturbances import Disturbances, disturbances_of
-from neurodyn.policy.environment import PolicyEnvironment
+from neurodyn.policy.worlds.disturbances import Disturbances, disturbances_of
+from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.sections import Encoders
 from neurodyn.sim.simulators import articulation

@@ -19,8 +19,8 @@ from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.artifact import load_policy, task_of
-from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.training import train as train_policy
+from neurodyn.policy.learners.training import train as train_policy
+from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.sim.engine import import_mujoco
@@ -29,7 +29,7 @@ from neurodyn.sim.simulators import articulation
 from neurodyn.tasks import ObservationTerm, load
 from neurodyn.tasks.observations import each
 from neurodyn.tasks.velocity import Velocity
-from tests.policy.worlds import TINY
+from tests.policy.small_worlds import TINY
 from tests.tasks.quantities import rates, standing, walking_memory
 
 BRIEF = msgspec.structs.replace(TINY, iterations=1, evaluations=0)

@@ -103,18 +103,18 @@ def show_gap(out: Path, seed: int) -> None:
     Raises:
         InputError: The extra `policy` or `sim` is not installed.
     """
-    from neurodyn.policy.algorithms import require_learner
+    from neurodyn.policy.learners.algorithms import require_learner
 
     require_learner()
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.control.resolve import open_dynamics
     from neurodyn.identify.result import read_adaptation
     from neurodyn.identify.run import adapt
-    from neurodyn.policy.learner import initial_policy
-    from neurodyn.policy.logs import log_policies
-    from neurodyn.policy.report import measure_gap, write_gap
+    from neurodyn.policy.episodes.logs import log_policies
+    from neurodyn.policy.episodes.report import measure_gap, write_gap
+    from neurodyn.policy.learners.learner import initial_policy
+    from neurodyn.policy.learners.training import train as train_policy
     from neurodyn.policy.settings import load_settings, with_flags
-    from neurodyn.policy.training import train as train_policy
     from neurodyn.report.identification import write_identification
     from neurodyn.report.sentences import sentences
     from neurodyn.tasks import load
@@ -291,15 +291,15 @@ def show_policy(out: Path, seed: int) -> None:
     Raises:
         InputError: The extra `policy` is not installed.
     """
-    from neurodyn.policy.algorithms import require_learner
+    from neurodyn.policy.learners.algorithms import require_learner
 
     require_learner()
     from neurodyn.cli.terminal.results import print_policy
     from neurodyn.control.resolve import open_dynamics
-    from neurodyn.policy.evaluation import evaluate as evaluate_policy
-    from neurodyn.policy.report import write_policy_report
+    from neurodyn.policy.episodes.evaluation import evaluate as evaluate_policy
+    from neurodyn.policy.episodes.report import write_policy_report
+    from neurodyn.policy.learners.training import train as train_policy
     from neurodyn.policy.settings import load_settings, with_flags
-    from neurodyn.policy.training import train as train_policy
     from neurodyn.tasks import load
 
     task, folder = load(TASK), out / "policy"

@@ -164,7 +164,7 @@ def compare(
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.evaluate.run_comparison import RunFigures, comparison_of
     from neurodyn.evaluate.run_figures import model_figures
-    from neurodyn.policy.algorithms import require_learner
+    from neurodyn.policy.learners.algorithms import require_learner
     from neurodyn.report import comparison_tables, write_comparison
     from neurodyn.report.run_comparison import LEAD, broken_lines
 
@@ -181,7 +181,7 @@ def compare(
     def measure(run: str) -> RunFigures:
         if is_policy(run):
             require_learner()
-            from neurodyn.policy.evaluation import EPISODES, policy_figures
+            from neurodyn.policy.episodes.evaluation import EPISODES, policy_figures
 
             asked: dict[str, Any] = {"randomise": randomise} if randomise else {}
             return policy_figures(

@@ -323,7 +323,7 @@ def _kinds() -> list[str]:
 
 
 def _algorithms() -> list[str]:
-    from neurodyn.policy.algorithms import ALGORITHMS
+    from neurodyn.policy.learners.algorithms import ALGORITHMS
 
     return list(ALGORITHMS)
 

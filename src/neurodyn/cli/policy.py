@@ -44,7 +44,7 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     Example:
         neurodyn policy train cartpole-swingup --dynamics runs/c --out policies/c
     """
-    from neurodyn.policy.algorithms import require_learner
+    from neurodyn.policy.learners.algorithms import require_learner
 
     require_learner()
     from neurodyn.cli.terminal.results import print_promise
@@ -53,8 +53,8 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     from neurodyn.learn.devices import current_ranks
     from neurodyn.learn.metrics import read_metrics
     from neurodyn.learn.tracking import require_tracker
-    from neurodyn.policy.training import open_training
-    from neurodyn.policy.training import train as train_policy
+    from neurodyn.policy.learners.training import open_training
+    from neurodyn.policy.learners.training import train as train_policy
 
     out, dynamics = request.out, request.dynamics
     require_tracker(request.logger, out)
@@ -91,13 +91,13 @@ def distill(request: DistillPolicyRequest) -> None:
     Example:
         neurodyn policy distill policies/teacher --out policies/student --history 16
     """
-    from neurodyn.policy.algorithms import require_learner
+    from neurodyn.policy.learners.algorithms import require_learner
 
     require_learner()
     from neurodyn.learn.metrics import read_metrics
     from neurodyn.learn.tracking import require_tracker
-    from neurodyn.policy.distillation import open_distillation
-    from neurodyn.policy.training import train as train_policy
+    from neurodyn.policy.learners.distillation import open_distillation
+    from neurodyn.policy.learners.training import train as train_policy
 
     out = Path(request.out)
     require_tracker(request.logger, out)
@@ -133,10 +133,10 @@ def play(
     Example:
         neurodyn policy play policies/swingup --dynamics runs/cartpole
     """
-    from neurodyn.policy.algorithms import require_learner
+    from neurodyn.policy.learners.algorithms import require_learner
 
     require_learner()
-    from neurodyn.policy.play import record_policy
+    from neurodyn.policy.episodes.play import record_policy
 
     policy = str(request.folder)
     file = recording_file(policy, "play", out, format, resolve_policy)
@@ -154,12 +154,12 @@ def evaluate(request: EvaluatePolicyRequest, *, json: JsonFile = None, logger: R
         neurodyn policy evaluate policies/c --dynamics analytic --dynamics runs/c
     """
     from neurodyn.cli.terminal.results import print_policy
-    from neurodyn.policy.algorithms import require_learner
+    from neurodyn.policy.learners.algorithms import require_learner
 
     require_learner()
     from neurodyn.learn.metrics import require_followed, show_results
-    from neurodyn.policy.evaluation import evaluate as evaluate_policy
-    from neurodyn.policy.report import returns, write_policy_report
+    from neurodyn.policy.episodes.evaluation import evaluate as evaluate_policy
+    from neurodyn.policy.episodes.report import returns, write_policy_report
 
     require_writable(json, text=True)
     (policy, *more) = cast(tuple[str, ...], request.folder)
@@ -222,10 +222,10 @@ def log(request: LogPolicyRequest) -> None:
     Example:
         neurodyn policy log policies/walk random --out walks.h5 --transitions 100000
     """
-    from neurodyn.policy.algorithms import require_learner
+    from neurodyn.policy.learners.algorithms import require_learner
 
     require_learner()
-    from neurodyn.policy.logs import log_policies
+    from neurodyn.policy.episodes.logs import log_policies
 
     with ProgressBar("recording"):
         summary = log_policies(request)
@@ -272,7 +272,7 @@ def online(
     Example:
         neurodyn policy online cartpole-swingup --out runs/online --rounds 3
     """
-    from neurodyn.policy.algorithms import require_learner
+    from neurodyn.policy.learners.algorithms import require_learner
 
     require_learner()
     from neurodyn.policy.online_learning.loop import frames_of

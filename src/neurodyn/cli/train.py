@@ -65,19 +65,14 @@ def reproduce(request: ReproduceRequest, *, json: JsonFile = None) -> None:
     Example:
         neurodyn reproduce runs/cartpole --out runs/again
     """
-    import neurodyn.identify.conditions
-    import neurodyn.identify.discovery.run
-    import neurodyn.identify.run
     from neurodyn.learn.manifest import read_manifest
     from neurodyn.learn.reproduction import reproduce as train_again
 
     require_writable(json, text=True)
     if read_manifest(Path(request.run)).training.startswith("policy"):
-        from neurodyn.policy.algorithms import require_learner
+        from neurodyn.policy.learners.algorithms import require_learner
 
         require_learner()
-        import neurodyn.policy.online_learning.loop
-        import neurodyn.policy.training  # noqa: F401
     with ProgressBar(f"reproducing {request.run}") as bar:
         result = train_again(with_changes(request, progress=bar))
     write_figures(json, result.plain())

@@ -144,10 +144,10 @@ def _discovery_error(given: Any, out: Path) -> Figure:
 
 
 def _plan_policy(request: Any) -> Config:
-    from neurodyn.policy.algorithms import require_learner
+    from neurodyn.policy.learners.algorithms import require_learner
 
     require_learner()
-    from neurodyn.policy.training import open_training
+    from neurodyn.policy.learners.training import open_training
 
     return open_training(request).settings
 
@@ -155,7 +155,7 @@ def _plan_policy(request: Any) -> Config:
 def _train_policy(request: Any, settings: Any) -> None:
     from neurodyn.control.resolve import open_reference
     from neurodyn.control.task_frames import require_fit
-    from neurodyn.policy.training import open_training, train
+    from neurodyn.policy.learners.training import open_training, train
 
     job = open_training(request)
     require_fit(job.task, job.training_dynamics.dynamics, settings.penalty)

@@ -150,7 +150,7 @@ def returns_in(dynamics: str, policies: Sequence[EpisodeOutcomes]) -> Returns:
 
 @dataclass
 class Episodes:
-    """Episodes that ended since the last call of `policy.environment.PolicyEnvironment.collect`."""
+    """Episodes that ended since the last call of `policy.worlds.environment.PolicyEnvironment.collect`."""
 
     returns: list[float] = field(default_factory=list)
     """Return of each episode, without penalty and scale."""

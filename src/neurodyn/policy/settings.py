@@ -66,7 +66,7 @@ class NetworkSettings(Config, frozen=True):
 
 
 class CloneSettings(Config, frozen=True):
-    """Imitation of a log by the initial policy (`policy.cloning`)."""
+    """Imitation of a log by the initial policy (`policy.learners.cloning`)."""
 
     steps: int = 2000
     """Optimiser steps."""
@@ -89,7 +89,7 @@ class TrainingSettings(Config, frozen=True):
     """Settings of policy training that all algorithms share."""
 
     algorithm: ClassVar[str]
-    """Name in `policy.algorithms.ALGORITHMS`."""
+    """Name in `policy.learners.algorithms.ALGORITHMS`."""
     budget_fields: ClassVar[tuple[str, ...]] = ("iterations", "minutes", "evaluations")
     counts: ClassVar[tuple[str, ...]] = (
         "worlds", "horizon", "frames", "iterations", "evaluation_worlds", "keep_every", "patience",
@@ -119,7 +119,7 @@ class TrainingSettings(Config, frozen=True):
     policy is then evaluated from the task's starts. None for none."""
     penalty: float | Literal["auto"] = 0.0
     """Weight of the epistemic uncertainty (lambda), of a world model or a model with members; "auto" to choose it by a
-    model of logs (`policy.penalty`)."""
+    model of logs (`policy.learners.penalty`)."""
     centre_penalty: bool = False
     """Whether the penalty is centred at the log's mean uncertainty. Otherwise every frame costs, and where rewards are
     small a failure pays."""
@@ -150,13 +150,13 @@ class TrainingSettings(Config, frozen=True):
     """Threads of torch; None for its default."""
     randomise: tuple[str, ...] = ()
     """Randomised quantities of the robot, drawn per world and episode: distributions such as "root.mass=+0:10", or a
-    run whose posterior is sampled (`policy.randomisation`); and disturbances such as "push.velocity=0:1"
-    (`policy.disturbances`). PPO's critic sees the values drawn per episode, the policy does not."""
+    run whose posterior is sampled (`policy.worlds.randomisation`); and disturbances such as "push.velocity=0:1"
+    (`policy.worlds.disturbances`). PPO's critic sees the values drawn per episode, the policy does not."""
     privileged: bool = False
     """Whether the policy sees them: a teacher (`neurodyn policy distill`)."""
     hold_out: bool = True
     """Judge held out: of a learned model the last of three or more members, or the base alone, used to evaluate the
-    policy but not to train it (`policy.support`)."""
+    policy but not to train it (`policy.trust.support`)."""
     stop_when_exploiting: bool = False
     """End when exploiting, with the last policy whose imagined return is supported."""
     one_robot: bool = False
@@ -165,7 +165,7 @@ class TrainingSettings(Config, frozen=True):
     """What the policy sees: state or sensors, with their errors; None for the task's own way. PPO's critic sees the
     state in any case (`tasks.sensing`)."""
     patience: int | None = 3
-    """Falls in the judges alone that end a training (`policy.judges`)."""
+    """Falls in the judges alone that end a training (`policy.trust.judges`)."""
 
     def __post_init__(self) -> None:
         if self.iterations is None and self.minutes is None:
@@ -246,7 +246,7 @@ class PolicySettings(TrainingSettings, frozen=True):
     value: float = 1.0
     """Weight of the value loss."""
     symmetry: bool = False
-    """Whether updates also learn from mirror images (`policy.symmetry`)."""
+    """Whether updates also learn from mirror images (`policy.learners.symmetry`)."""
     mirror_loss: float = 0.0
     """Weight of the policy's asymmetry: its actions in mirror images less its mirrored actions."""
 
@@ -417,7 +417,7 @@ class ShacSettings(TrainingSettings, frozen=True):
 
 
 class DistillationSettings(TrainingSettings, frozen=True):
-    """Training of a student by a teacher (`policy.distillation`).
+    """Training of a student by a teacher (`policy.learners.distillation`).
 
     Attributes:
         adapt: Whether it keeps the teacher's layers and learns the latent of its encoder (RMA).

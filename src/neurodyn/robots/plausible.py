@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bounds of plausible states, beyond which a simulator or a model has diverged.
 
-Trajectories of data terminate there (`sim.generate`), episodes fail there (`policy.environment`), and `neurodyn check`
-counts the worlds that leave them. They are the robot's declared `range`, and its joint limits for other positions.
+Trajectories of data terminate there (`sim.generate`), episodes fail there (`policy.worlds.environment`), and `neurodyn
+check` counts the worlds that leave them. They are the robot's declared `range`, and its joint limits for other
+positions.
 """
 
 import math

@@ -30,8 +30,8 @@ class Knowledge:
     """How a robot knows an observation term.
 
     Attributes:
-        instrument: What is late or slow together: "delay.INSTRUMENT" and "rate.INSTRUMENT" (`policy.disturbances`);
-            "" if nothing is.
+        instrument: What is late or slow together: "delay.INSTRUMENT" and "rate.INSTRUMENT"
+            (`policy.worlds.disturbances`); "" if nothing is.
         noise: Half the width of its usual uniform noise, if neither task nor robot declare it.
         bias: Half the width of its usual offset, drawn per episode.
     """

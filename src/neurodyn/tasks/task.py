@@ -117,7 +117,7 @@ class Task(ABC):
         implausible_reward: Reward of a frame that ends an episode because its state is implausible. If rewards are
             costs, the largest cost of an episode: otherwise breaking the simulator is the best policy.
         mirrored: Columns of observations whose mirror image does not follow from their name, with the image's column
-            and sign (`policy.symmetry`).
+            and sign (`policy.learners.symmetry`).
     """
 
     name: str

@@ -15,7 +15,7 @@ from neurodyn.dynamics.batch import Control, State, Step, Window
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.report.planning import control_tables, write_control_report
 from tests.control.planning.test_planner import Smooth
-from tests.policy.worlds import SPEC, Hold
+from tests.policy.small_worlds import SPEC, Hold
 
 
 class Rolling(Smooth):

@@ -14,7 +14,7 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.tasks import load
-from tests.policy.worlds import SPEC, Hold, Mass
+from tests.policy.small_worlds import SPEC, Hold, Mass
 
 FRAMES = 6
 

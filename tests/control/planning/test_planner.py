@@ -13,7 +13,7 @@ from neurodyn.control.planning.settings import PlannerSettings, load_settings
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.batch import Control, State, Step, Window
-from tests.policy.worlds import SPEC, Hold, Mass
+from tests.policy.small_worlds import SPEC, Hold, Mass
 
 DT = SPEC.dt
 

@@ -29,7 +29,7 @@ from neurodyn.data.header import Status
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.policy.artifact import behaviour
-from neurodyn.policy.logs import record_log
+from neurodyn.policy.episodes.logs import record_log
 from neurodyn.tasks import load
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -19,10 +19,10 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.policy.artifact import policy_config, save_policy
-from neurodyn.policy.logs import log_policies
+from neurodyn.policy.episodes.logs import log_policies
+from neurodyn.policy.episodes.play import record_policy
 from neurodyn.policy.online_learning.record import model_error
 from neurodyn.policy.online_learning.refit import ADAPT_REFIT
-from neurodyn.policy.play import record_policy
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.declaration.declare import declare

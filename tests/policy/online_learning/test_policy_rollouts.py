@@ -30,7 +30,7 @@ from neurodyn.learn.neural.train import read_run_config
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.nets.networks import NetConfig
 from neurodyn.policy.artifact import Behaviour, PolicyNetwork, policy_config, save_policy
-from neurodyn.policy.logs import record_log
+from neurodyn.policy.episodes.logs import record_log
 from neurodyn.policy.online_learning.refit import PolicyInModel, _cut, logged_actor
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.robots.plausible import PlausibleBounds

@@ -24,7 +24,7 @@ from neurodyn.policy.online_learning.record import (
     verdict,
 )
 from neurodyn.policy.online_learning.rounds import EarlierRounds
-from neurodyn.policy.support import PolicySupport
+from neurodyn.policy.trust.support import PolicySupport
 from tests import plant
 
 

@@ -68,8 +68,8 @@ def test_what_an_adaptation_chooses_by_itself_is_refused(changes: dict[str, obje
 
 
 def test_flags_of_simulators_are_refused_with_a_robot(tmp_path: Path):
-    from neurodyn.policy.logs import log_policies
-    from neurodyn.policy.play import record_policy
+    from neurodyn.policy.episodes.logs import log_policies
+    from neurodyn.policy.episodes.play import record_policy
 
     with pytest.raises(InputError, match="--position-noise is for simulators; leave it out with --robot"):
         log_policies(LogPolicyRequest("random", tmp_path / "x.h5", robot=ROBOT, position_noise=0.1))
@@ -100,8 +100,8 @@ def test_rounds_on_a_robot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     The robot breaks on the way; the loop goes on with what was logged until then.
     """
+    from neurodyn.policy.episodes.play import record_policy
     from neurodyn.policy.online_learning.loop import online
-    from neurodyn.policy.play import record_policy
 
     if "cartpole" not in pretrained_policy_names():
         pytest.skip("pretrained-policy:cartpole does not ship with this tree")

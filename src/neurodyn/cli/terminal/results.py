@@ -20,7 +20,7 @@ from neurodyn.report.page import Table
 
 if TYPE_CHECKING:
     from neurodyn.identify.drives import DriveNetworkResult
-    from neurodyn.policy.evaluation import PolicyEvaluation
+    from neurodyn.policy.episodes.evaluation import PolicyEvaluation
 
 
 _WIDTH = 120
@@ -51,7 +51,7 @@ def print_drive_network(result: "DriveNetworkResult") -> None:
 
 def print_policy(result: "PolicyEvaluation") -> None:
     """Print the returns of a policy by dynamics, and the errors between them."""
-    from neurodyn.policy.report import returns
+    from neurodyn.policy.episodes.report import returns
 
     print_tables("", returns(result))
 
@@ -61,8 +61,8 @@ def print_promise(policy: Path, kept: int, updates: int) -> None:
     from neurodyn.core.config import read_plain
     from neurodyn.core.description.randomisation import is_run
     from neurodyn.learn.metrics import read_metrics
-    from neurodyn.policy.judges import read_promise
-    from neurodyn.policy.judging import kept_commands
+    from neurodyn.policy.trust.judges import read_promise
+    from neurodyn.policy.trust.judging import kept_commands
 
     drawn = read_plain(policy / "config.yaml")["settings"].get("randomise", ())
     runs = [text for text in drawn if is_run(text)]

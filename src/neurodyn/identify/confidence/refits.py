@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models fitted to other episodes: judges for policies that train in a model of a log (`policy.judges`).
+"""Models fitted to other episodes: judges for policies that train in a model of a log (`policy.trust.judges`).
 
 A cluster bootstrap: each refit weighs the independent blocks of the log (`data.windows.blocks_of`) as often as it draws
 them, and moves the mean of each prior at random. All refits share the Jacobian of the solution, so that one costs a few

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.core.errors import InputError
-from neurodyn.policy.environment import PolicyEnvironment
-from neurodyn.policy.randomisation import open_randomisation
+from neurodyn.policy.worlds.environment import PolicyEnvironment
+from neurodyn.policy.worlds.randomisation import open_randomisation
 from neurodyn.tasks import TASKS_OF_ROBOTS, Task, load
 from neurodyn.tasks.views import View
 

@@ -24,6 +24,7 @@ from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.policy.artifact import load_policy, save_policy
+from neurodyn.policy.learners.training import task_of
 from neurodyn.policy.online_learning.problem import OnlineProblem, pose
 from neurodyn.policy.online_learning.record import (
     SECONDS,
@@ -37,7 +38,6 @@ from neurodyn.policy.online_learning.record import (
 from neurodyn.policy.online_learning.rounds import EarlierRounds, RoundInProgress
 from neurodyn.policy.online_learning.settings import OnlineSettings
 from neurodyn.policy.requests import OnlineRequest
-from neurodyn.policy.training import task_of
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, code, figure, folded, grid, header, page, paragraph, section
 from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, PlotCurve, plot

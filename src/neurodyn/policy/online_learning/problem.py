@@ -16,7 +16,7 @@ from neurodyn.core.registry import split_name
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.learner import initial_policy
+from neurodyn.policy.learners.learner import initial_policy
 from neurodyn.policy.online_learning.refit import ADAPT_REFIT, REFITS, Refit
 from neurodyn.policy.online_learning.settings import SHORT, OnlineSettings
 from neurodyn.policy.requests import OnlineRequest

@@ -23,7 +23,7 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import recorded_environments, roll_along, truth_of
-from neurodyn.policy.support import PolicySupport
+from neurodyn.policy.trust.support import PolicySupport
 
 
 class FittedModel(Record, frozen=True):
@@ -42,7 +42,7 @@ class TrainedPolicy(Record, frozen=True):
     """The policy of a round: its folder, frames in the model and CPU time of its training [s].
 
     `updates` of `of_updates` were done, all or until the imagined return was no longer supported; `support` is the
-    evidence for the last evaluated policy (`policy.support`), UNSET if there is none.
+    evidence for the last evaluated policy (`policy.trust.support`), UNSET if there is none.
     """
 
     folder: str

@@ -37,7 +37,7 @@ from neurodyn.learn.training import finetune, train
 from neurodyn.learn.world_model.settings import load_world_finetuning, load_world_settings
 from neurodyn.learn.world_model.train import require_log
 from neurodyn.policy.artifact import ActingPolicy, Behaviour, PolicyNetwork, acting, behaviour, load_policy
-from neurodyn.policy.logs import record_log
+from neurodyn.policy.episodes.logs import record_log
 from neurodyn.policy.online_learning.settings import OnlineSettings
 from neurodyn.policy.settings import RANDOM, STILL
 from neurodyn.report.identification import write_identification

@@ -28,9 +28,9 @@ from neurodyn.dynamics.artifact import load
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.run_folder import open_mixture
 from neurodyn.policy.artifact import Behaviour, load_policy
-from neurodyn.policy.evaluation import SEED, play
-from neurodyn.policy.identified_sensors import with_sensor_errors
-from neurodyn.policy.logs import record_log
+from neurodyn.policy.episodes.evaluation import SEED, play
+from neurodyn.policy.episodes.logs import record_log
+from neurodyn.policy.learners.training import train as train_policy
 from neurodyn.policy.online_learning.problem import OnlineProblem
 from neurodyn.policy.online_learning.record import (
     FittedModel,
@@ -42,10 +42,10 @@ from neurodyn.policy.online_learning.record import (
     read_round,
 )
 from neurodyn.policy.online_learning.refit import Fit
-from neurodyn.policy.randomisation import over_posterior
 from neurodyn.policy.settings import PolicySettings
-from neurodyn.policy.support import support_in
-from neurodyn.policy.training import train as train_policy
+from neurodyn.policy.trust.support import support_in
+from neurodyn.policy.worlds.identified_sensors import with_sensor_errors
+from neurodyn.policy.worlds.randomisation import over_posterior
 from neurodyn.tasks import Task
 
 Stages = Callable[[str], Progress]

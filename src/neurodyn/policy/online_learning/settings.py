@@ -46,7 +46,7 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     """Policy updates in later rounds, as a fraction of those in the first."""
     stop_when_exploiting: bool = True
     """End rounds early, with the last policy whose imagined return is supported by held-out data or members
-    (`policy.support`), after at most the updates of the policy's settings."""
+    (`policy.trust.support`), after at most the updates of the policy's settings."""
     tolerance: float = 0.05
     """Relative difference up to which returns in model and reference agree, and relative gain above which a round
     counts as progress."""

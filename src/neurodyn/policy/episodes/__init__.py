@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Episodes of trained policies: returns, logs, recordings, pages."""

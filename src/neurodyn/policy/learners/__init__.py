@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Algorithms that train policies, and their networks."""

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Train a policy in any dynamics.
+
+During training in one model of the dynamics, the policy is evaluated without noise there and in a reference, to show if
+it only exploits its model. The best policy *in its training dynamics* is kept; the reference is only monitored. No
+pickle is written.
+"""
+
+from pathlib import Path
+
+import torch
+from msgspec import UNSET
+
+from neurodyn.control.resolve import open_dynamics, open_reference
+from neurodyn.core.config import read_plain, with_changes
+from neurodyn.core.errors import InputError
+from neurodyn.core.provenance import package_versions
+from neurodyn.core.requests import accepts_request
+from neurodyn.learn.devices import current_ranks
+from neurodyn.learn.loop import TrainingLoop
+from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
+from neurodyn.learn.plan import TrainingBudget, TrainState
+from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
+from neurodyn.learn.run_folder import check_run
+from neurodyn.learn.tracking import tracking
+from neurodyn.policy.artifact import load_policy
+from neurodyn.policy.learners.algorithms import ALGORITHMS
+from neurodyn.policy.learners.learner import initial_policy
+from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest
+from neurodyn.policy.settings import FLAGS, for_view, load_settings, with_flags
+from neurodyn.policy.worlds.identified_sensors import with_sensor_errors
+from neurodyn.policy.worlds.randomisation import over_posterior
+from neurodyn.tasks import Task, is_file, load
+from neurodyn.tasks.views import STATE
+
+
+def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
+    """Return the requested training, without its reference, with task, dynamics and settings loaded and checked.
+
+    Raises:
+        InputError: Something is unknown, missing or incompatible.
+    """
+    algorithm, task = ALGORITHMS[request.algorithm], load(request.task)
+    dynamics = open_dynamics(task, request.dynamics, device=request.device, starts=request.starts)
+    algorithm.require(dynamics.dynamics)
+    if algorithm.settings.infers:
+        raise InputError("--algorithm distillation needs a teacher; valid: `neurodyn policy distill TEACHER --out DIR`")
+    file = None if request.settings is None else Path(request.settings)
+    settings = load_settings(request.task, file, logs=dynamics.dynamics.measured, kind=algorithm.settings)
+    flags = {name: getattr(request, name) for name in FLAGS}
+    if not (request.one_robot or settings.one_robot):
+        flags["randomise"] = over_posterior(request.randomise or settings.randomise, request.dynamics)
+    settings, initial = with_flags(settings, **flags), None
+    if request.resume and _saw_state(request.out):
+        task = task.observing(STATE)
+    else:
+        given = None if request.policy is None else load_policy(request.policy)[0].observe
+        task, settings = for_view(settings, task, given, request.history)
+    errors = with_sensor_errors(settings.randomise, request.dynamics, task)
+    settings = with_changes(settings, randomise=errors)
+    if request.policy is not None:
+        initial, settings = initial_policy(task, request.policy, settings)
+    judge = None
+    if request.judge is not None:
+        judge = open_dynamics(task, request.judge, device=request.device, starts=request.starts, flag="--judge")
+    return PolicyTrainingJob(
+        task, dynamics, Path(request.out), settings, judge=judge, starts=request.starts, initial=initial,
+        resume=request.resume, logger=request.logger,
+    )  # fmt: skip
+
+
+def _saw_state(out: Path) -> bool:
+    """Return whether a training began before policies could see sensors."""
+    record = out / "config.yaml"
+    return record.is_file() and "observe" not in read_plain(record).get("settings", {})
+
+
+@accepts_request(PolicyTrainingJob)
+def train(job: PolicyTrainingJob) -> TrainState:
+    """Train a policy and write it to a folder.
+
+    Returns:
+        The final state of the training; its steps are updates.
+
+    Raises:
+        InputError: Task and dynamics are incompatible, the algorithm needs gradients that they do not have, the folder
+            holds a policy (and `resume` is false), or it cannot be resumed.
+    """
+    job = with_changes(job, task=job.task.observing(job.settings.observe))
+    settings, training_dynamics = job.settings, job.training_dynamics
+    algorithm = ALGORITHMS[settings.algorithm]
+    algorithm.require(training_dynamics.dynamics)
+    record = RunRecord[type(settings)](
+        task=job.task.name, dynamics=training_dynamics.name, settings=settings, starts=job.starts,
+        versions=package_versions("torch", "rsl-rl-lib", "newton"),
+        algorithm="" if settings.algorithm == DEFAULT_ALGORITHM else settings.algorithm,
+        base=UNSET if job.initial is None else str(job.initial),
+    )  # fmt: skip
+    with current_ranks().exclusive(job.out), tracking(job.logger, job.out):
+        going_on = check_run(job.out, record, job.resume)
+        loop = TrainingLoop(
+            algorithm.learner()(job), TrainingBudget(settings.iterations, settings.minutes), job.out, record=record,
+            validations=settings.evaluations, validate_first=False,
+            thread_count=settings.threads or torch.get_num_threads(), callbacks=job.callbacks, progress=job.progress,
+        )  # fmt: skip
+        if going_on:
+            loop.resume()
+        return loop.run()
+
+
+@REPETITIONS.register("policy train")
+def train_again(again: TrainingAgain) -> None:
+    """Repeat the training of a policy, monitored in the default reference.
+
+    Raises:
+        InputError: The task is a user's, and `again` does not name its file.
+    """
+    record = again.read(RunRecord[ALGORITHMS[again.record.algorithm or DEFAULT_ALGORITHM].settings])
+    task = task_of(again).observing(record.settings.observe or STATE)
+    starts = record.starts if isinstance(record.starts, str) else None
+    dynamics = open_dynamics(task, record.dynamics, device=again.device, starts=starts)
+    train(
+        task, dynamics, again.out, record.settings, reference=open_reference(task, dynamics, None), starts=starts,
+        initial=Path(record.base) if isinstance(record.base, str) else None, progress=again.progress,
+    )  # fmt: skip
+
+
+def task_of(again: TrainingAgain) -> Task:
+    """Return the task of a run; runs code of a file only if the user names it.
+
+    Raises:
+        InputError: It is in a file that is not named, or the named task is another one.
+    """
+    name = again.record.task
+    if again.task is None and is_file(name):
+        raise InputError(f"{again.run}: is of the task {name!r}; give it by --task FILE.py:CLASS, which runs that file")
+    return load(again.task or name)

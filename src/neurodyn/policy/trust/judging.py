@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of judges in the training of a policy: which policy is kept, when it ends, and what it promises."""
+
+import contextlib
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+from torch import Tensor
+
+from neurodyn.control.commands import CommandFigures, Commands, of_commands
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.control.returns import EpisodeOutcomes
+from neurodyn.core.config import from_dict
+from neurodyn.core.errors import InputError
+from neurodyn.core.verdict import Finding
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.evaluate.run import training_logs
+from neurodyn.policy.trust.judges import CHOOSING, EPISODES, Judges, Promise, judges_of, promise_of, reward_misfit
+from neurodyn.robots.data import grounded, open_robot_data
+from neurodyn.sim.draws import QuantityDraws
+from neurodyn.tasks import Task
+
+_SURE = 2.0
+"""Standard errors by which a return must fall."""
+_LEAST_EVALUATIONS = 4
+"""Fewest evaluations that tell whether anything was learned."""
+
+
+class Play(Protocol):
+    """Plays the kept policy in some dynamics, with a robot each under `draws`, from the same starts for all."""
+
+    def __call__(self, resolved: ResolvedDynamics, draws: QuantityDraws | None, count: int) -> EpisodeOutcomes:
+        """Return `count` episodes."""
+        ...
+
+
+class Judging:
+    """Judges during a training in a model identified from logs.
+
+    Attributes:
+        choosing: Judges that choose the kept policy.
+        stating: Other judges, which state the interval of its return.
+        falls: Evaluations in a row in which the return fell in the judges and rose in the model.
+    """
+
+    def __init__(self, judges: Judges, patience: int | None) -> None:
+        """Share out the judges; `patience` is the number of falls that end the training, None for none."""
+        apart = judges.count > 2 * CHOOSING
+        self.choosing = judges.some(slice(0, CHOOSING))
+        self.stating = judges.some(slice(CHOOSING, None)) if apart else judges
+        self.falls, self._patience = 0, patience
+        self._kept: tuple[Tensor, Tensor] | None = None
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    @classmethod
+    def of(cls, resolved: ResolvedDynamics, patience: int | None) -> "Judging | None":
+        """Return the judges of dynamics; None if they have none."""
+        judges = judges_of(resolved)
+        return None if judges is None else cls(judges, patience)
+
+    @property
+    def over(self) -> bool:
+        """Whether the training ends."""
+        return self._patience is not None and self.falls >= self._patience
+
+    def watch(self, imagined: Tensor, judged: Tensor) -> None:
+        """Compare an evaluation with that of the kept policy, from the same starts, shape [episodes] each."""
+        self._last = imagined, judged
+        if self._kept is None:
+            return
+        gained, lost = imagined - self._kept[0], self._kept[1] - judged
+        self.falls = self.falls + 1 if _is_positive(gained) and _is_positive(lost) else 0
+
+    def keep(self) -> None:
+        """Take the policy of the last evaluation as the kept one."""
+        self._kept, self.falls = self._last, 0
+
+    def promise(
+        self,
+        play: Play,
+        trained_in: ResolvedDynamics,
+        draws: QuantityDraws | None,
+        task: Task,
+        updates: tuple[int, int],
+    ) -> Promise:
+        """Return what the kept policy promises.
+
+        Args:
+            play: Plays the policy.
+            trained_in: Training dynamics.
+            draws: Their randomised robots; None for one robot.
+            task: The task.
+            updates: Updates of the kept policy and of the training.
+        """
+        count = EPISODES * self.stating.count
+        imagined = play(trained_in, draws, count)
+        judged = play(self.stating.resolved, self.stating.draws, count)
+        worst = None if draws is None else _worst_tenth(imagined.returns)
+        model = self.stating.resolved.dynamics
+        assert isinstance(model, HybridDynamics)
+        misfit = reward_misfit(task, model, _logs(task, trained_in.name))
+        promise = promise_of(imagined, judged, self.stating, misfit, worst)
+        return msgspec.structs.replace(promise, update=updates[0], updates=updates[1])
+
+
+def findings_of_training(lines: Sequence[Mapping[str, Any]], kept: int, updates: int) -> list[Finding]:
+    """Judge from the metrics of a training whether it learned, and whether its kept policy follows its commands.
+
+    Args:
+        lines: The metrics.
+        kept: Update of the kept policy.
+        updates: Updates of the training.
+    """
+    played = list(dict.fromkeys(line["step"] for line in lines if "return_training" in line))
+    findings: list[Finding] = []
+    if len(played) >= _LEAST_EVALUATIONS and kept == played[0]:
+        findings.append(
+            Finding(
+                "no-learning", "warning",
+                f"nothing was learned after the first evaluation: the kept policy is of update {kept} of {updates}",
+                "give more updates or another seed, or look at the reward (policy evaluate shows its terms)",
+            )
+        )  # fmt: skip
+    return findings + of_commands(kept_commands(lines, kept), f" (update {kept} of {updates})")
+
+
+def kept_commands(lines: Sequence[Mapping[str, Any]], kept: int) -> Commands:
+    """Return commanded and achieved values of the policy kept at an update, from the metrics of its training."""
+    line = next((line for line in reversed(lines) if line.get("step") == kept and "commands" in line), None)
+    known = {} if line is None else line["commands"]
+    return {name: from_dict(values, CommandFigures, "metrics") for name, values in known.items()}
+
+
+def _is_positive(difference: Tensor) -> bool:
+    """Return whether a mean is above zero by more than two standard errors."""
+    return float(difference.mean()) > _SURE * float(difference.std()) / math.sqrt(len(difference))
+
+
+def _worst_tenth(returns: Tensor) -> float:
+    return float(returns.sort().values[: max(1, len(returns) // 10)].mean())
+
+
+def _logs(task: Task, run: str) -> Sequence[Store]:
+    """Return the logs that a model was fitted to; none if they are gone."""
+    with contextlib.suppress(InputError):
+        robot = task.declaration()
+        if not Path(run).is_dir():
+            return ()
+        return [grounded(robot, open_robot_data(robot, name)) for name in training_logs(run)]
+    return ()

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainings of policies that see sensors: critics that see the state, histories, resuming, and what older files saw."""
+
+import json
+
+import msgspec
+import pytest
+import torch
+
+from neurodyn.control.resolve import ResolvedDynamics
+from neurodyn.core import artifacts
+from neurodyn.core.errors import MismatchError
+from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.policy.artifact import load_policy, policy_config, require_task, save_policy, task_of
+from neurodyn.policy.learners.shac import ShacLearner
+from neurodyn.policy.learners.training import _saw_state
+from neurodyn.policy.learners.training import train as train_policy
+from neurodyn.policy.settings import SENSED_FRAMES, NetworkSettings, PolicySettings, for_view
+from neurodyn.tasks import load
+from tests.learn.callbacks import StopAt, Stopped
+from tests.policy.learners.test_shac import TINY as SHAC
+from tests.policy.small_worlds import TINY as PPO
+
+TASK = "cartpole-swingup"
+SETTINGS = [
+    msgspec.structs.replace(one, network=NetworkSettings(hidden=(8,), history=2, initial_std=0.3), iterations=4)
+    for one in (PPO, SHAC)
+]
+TIMED = ("delay.encoder=0:.02", "rate.encoder=40:90")
+
+
+@pytest.fixture(scope="module")
+def dynamics():
+    return ResolvedDynamics("hybrid", declared_hybrid("cartpole"))
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=["ppo", "shac"])
+def test_the_critic_sees_the_state_and_a_training_goes_on_bitwise(dynamics, tmp_path, settings):
+    settings = msgspec.structs.replace(settings, randomise=TIMED) if settings.algorithm == "ppo" else settings
+    task, state = load(TASK, "sensors"), load(TASK)
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train_policy(task, dynamics, whole, settings)
+    with pytest.raises(Stopped):
+        train_policy(task, dynamics, parts, settings, callbacks=[StopAt(2, save=True)])
+    train_policy(task, dynamics, parts, settings, resume=True)
+    ours, theirs = (artifacts.read_tensors(folder / "policy.safetensors") for folder in (whole, parts))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    config, network = load_policy(whole)
+    assert config.observe == "sensors"
+    assert config.critic == state.observations
+    assert len(network.mean) == 2 * len(task.observations)
+    assert task_of(config, None, "policy").observes == "sensors"
+    critic = artifacts.read_tree(whole / "state", "training")["learner"]["critic_state_dict"]
+    drawn = sum(one.startswith(("delay", "rate")) for one in settings.randomise) + (2 if settings.randomise else 0)
+    assert critic["mlp.0.weight"].shape[1] == len(state.observations) + drawn
+
+
+def test_an_algorithm_takes_over_policy_and_critic_of_the_other(dynamics, tmp_path):
+    task = load(TASK, "sensors")
+    same = {"gamma": 0.99, "reward_scale": 1.0}
+    ppo, shac = (msgspec.structs.replace(one, **same) for one in SETTINGS)
+    train_policy(task, dynamics, tmp_path / "ppo", ppo)
+    train_policy(task, dynamics, tmp_path / "shac", shac, initial=tmp_path / "ppo")
+    train_policy(task, dynamics, tmp_path / "again", ppo, initial=tmp_path / "shac")
+
+
+def test_gradients_reach_actions_through_readings_and_the_critics_state(dynamics, tmp_path):
+    from neurodyn.policy.learners.gradient_window import GradientWatch, roll
+    from neurodyn.policy.requests import PolicyTrainingJob
+
+    task = load(TASK, "sensors")
+    learner = ShacLearner(PolicyTrainingJob(task, dynamics, tmp_path, SETTINGS[1]))
+    watch = GradientWatch(3, SETTINGS[1].worlds)
+    window = roll(learner._world, learner.act, learner.value, 3, 0.99, watch)
+    assert window.judged.shape[-1] == window.last.shape[-1] == len(load(TASK).observations)
+    window.loss.backward()
+    assert float(watch.norms.min()) > 0.0
+
+
+def test_settings_and_flags_choose_what_a_policy_sees():
+    walking, swinging, plain = load("velocity@go2"), load(TASK), PolicySettings()
+    task, settings = for_view(plain, walking)
+    assert (task.observes, settings.observe, settings.network.history) == ("sensors", "sensors", SENSED_FRAMES)
+    task, settings = for_view(msgspec.structs.replace(plain, observe="state"), walking)
+    assert (task.observes, settings.observe, settings.network.history) == ("state", "state", 1)
+    task, settings = for_view(plain, swinging)
+    assert (task.observes, settings.observe, settings.network.history) == ("state", None, 1)
+    task, settings = for_view(plain, walking, "state")  # an initial policy of the state
+    assert (task.observes, settings.network.history) == ("state", 1)
+    assert for_view(plain, walking, history=1)[1].network.history == 1
+    recurrent = msgspec.structs.replace(plain, network=NetworkSettings(recurrent="gru"))
+    assert for_view(recurrent, walking)[1].network.history == 1
+
+
+def test_policies_of_older_versions_see_the_state(tmp_path):
+    task = load("velocity@go2", "state")
+    config = policy_config(task, NetworkSettings(hidden=(8,)))
+    save_policy(tmp_path, config, config.build())
+    known = json.loads((tmp_path / "config.json").read_text())
+    body = known.get("value", known)
+    body.pop("observe", None)
+    body.pop("checksum", None)
+    (tmp_path / "config.json").write_text(json.dumps(known))
+    config, _ = load_policy(tmp_path)
+    assert config.observe == "state"
+    assert task_of(config, None, "old").observations == task.observations
+    with pytest.raises(MismatchError, match="its observe is state; valid here: sensors"):
+        require_task(config, load("velocity@go2"), "old")
+
+
+def test_a_training_of_an_older_version_goes_on_with_the_state(tmp_path):
+    (tmp_path / "config.yaml").write_text("task: velocity@go2\nsettings: {worlds: 8}\n")
+    assert _saw_state(tmp_path)
+    (tmp_path / "config.yaml").write_text("task: velocity@go2\nsettings: {worlds: 8, observe: sensors}\n")
+    assert not _saw_state(tmp_path)
+    assert not _saw_state(tmp_path / "none")
