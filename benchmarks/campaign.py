@@ -53,7 +53,7 @@ FULL = {
     "mistakes": 500,
     "robots": 2000,
 }
-SHORT = {"broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15, "mistakes": 60, "robots": 60}
+SHORT = {"broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15, "mistakes": 60, "robots": 24}
 NAMES = {
     "broken": "broken inputs", "kills": "kills over ten verbs", "disk": "disk faults", "writers": "pairs of writers",
     "memory": "low-memory runs", "poisoned": "poisoned worlds",

@@ -16,7 +16,7 @@ from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.interop.identified import ACTUATOR, BODY, IdentifiedRobot, heading, number
 from neurodyn.interop.mjcf_drives import integrator, remarks, smaller_armature, write_drives
 from neurodyn.interop.network_forces import write_plugin
-from neurodyn.interop.texts import Element, Files, comments_before, joint_of, note, read_xml, vector, write_xml
+from neurodyn.interop.texts import Element, Files, comments_before, entry, joint_of, note, read_xml, vector, write_xml
 from neurodyn.robots.assets import asset_path, relocate_mjcf
 from neurodyn.sim.bodies import compose, invert
 from neurodyn.sim.mujoco.asset import compile_asset, read_spec
@@ -136,7 +136,7 @@ def mechanism_tree(identified: IdentifiedRobot) -> tuple[Element, set[str]]:
         if one.kind == "joint" and not any(one.reference):
             softness = {"solref": vector(one.softness.solref), "solimp": vector(one.softness.solimp)}
             second = {"joint2": one.second} if one.second else {}
-            _section(root, "equality").append(
+            entry(root, "equality").append(
                 Element("joint", {"joint1": one.first, **second, "polycoef": vector(one.polynomial), **softness})
             )
             placed |= identified.free_names(f"equality.{one.name}")
@@ -226,18 +226,10 @@ def write_mjcf(identified: IdentifiedRobot, folder: Path) -> set[str]:
         if identified.model is None and identified.network is None:
             return placed
         drives = write_plugin(identified, folder)
-        _release(_section(root, "actuator"), drives)
+        _release(entry(root, "actuator"), drives)
         return placed | {name for name in identified.free if any(name.startswith(f"{ACTUATOR}{j}.") for j in drives)}
 
     return write_mjcf_asset(identified, folder, finish)
-
-
-def _section(root: Element, tag: str) -> Element:
-    section = root.find(tag)
-    if section is None:
-        section = Element(tag)
-        root.append(section)
-    return section
 
 
 def _write_step(root: Element, identified: IdentifiedRobot) -> set[str]:
@@ -246,18 +238,14 @@ def _write_step(root: Element, identified: IdentifiedRobot) -> set[str]:
         return set()
     options = list(root.iter("option"))
     before = float(next((o.get("timestep", _STEP) for o in reversed(options) if o.get("timestep")), _STEP))
-    option = options[-1] if options else _section(root, "option")
+    option = options[-1] if options else entry(root, "option")
     if abs(before - identified.step) > 1e-9 * before:
         option.insert(0, ElementTree.Comment(f" timestep: {number(before)} -> {number(identified.step)}, the model's "))
     option.set("timestep", repr(identified.step))
     if (name := integrator(identified)) is not None:
         option.set("integrator", name)
     if identified.explicit:
-        flags = option.find("flag")
-        if flags is None:
-            flags = Element("flag")
-            option.append(flags)
-        flags.set("eulerdamp", "disable")
+        entry(option, "flag").set("eulerdamp", "disable")
     return set()
 
 
@@ -319,7 +307,7 @@ def _part_links(root: Element, path: Path, identified: IdentifiedRobot) -> None:
         if own.issuperset(names) and frozenset(names) not in known and names not in pairs:
             pairs.append(names)
     if pairs:
-        section = _section(root, "contact")
+        section = entry(root, "contact")
         section.append(ElementTree.Comment(" links do not touch each other in the model "))
         section.extend(Element("exclude", {"body1": one, "body2": other}) for one, other in pairs)
 

@@ -55,6 +55,12 @@ def write_xml(path: Path, root: Element, heading: Iterable[str], before: Iterabl
     path.write_text(f'<?xml version="1.0"?>\n{comments}{body}\n', encoding="utf-8")
 
 
+def entry(parent: Element, tag: str) -> Element:
+    """Return the first child of a tag; add one if there is none."""
+    known = parent.find(tag)
+    return ElementTree.SubElement(parent, tag) if known is None else known
+
+
 def note(parent: Element, element: Element, lines: list[str]) -> None:
     """Insert a comment before an element, unless there are no lines."""
     if lines:

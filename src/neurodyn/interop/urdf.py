@@ -6,7 +6,7 @@ from pathlib import Path
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.errors import InputError
 from neurodyn.interop.identified import BODY, IdentifiedRobot, drive_names, heading, number
-from neurodyn.interop.texts import Element, Files, comments_before, joint_of, note, read_xml, vector, write_xml
+from neurodyn.interop.texts import Element, Files, comments_before, entry, joint_of, note, read_xml, vector, write_xml
 from neurodyn.robots.assets import asset_path, relocate_urdf
 from neurodyn.sim.urdf import displace, fix_joints
 
@@ -128,25 +128,17 @@ def _inertial(link: Element, com: str, mass: float, inertia: tuple[float, ...]) 
     return element
 
 
-def _child(element: Element, tag: str) -> Element:
-    child = element.find(tag)
-    if child is None:
-        child = Element(tag)
-        element.append(child)
-    return child
-
-
 def _write_joint(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
     """Write friction, damping and limits."""
     name, joint = link.joint.name, asset.joint(link)
     declared = next(one for one in identified.require_robot("URDF").joints if one.name == name)
     for what, value in (("damping", identified.damping(link)), ("friction", identified.friction(link))):
         if getattr(declared, what) is not None or identified.is_free(f"{name}.{what}") or value != getattr(link, what):
-            _child(joint, "dynamics").set(what, number(value))
+            entry(joint, "dynamics").set(what, number(value))
     drive = identified.drives.get(name)
     effort = identified.effort_limits.get(name) if drive is None or drive.effort_limit is None else drive.effort_limit
     if link.lower is not None and link.upper is not None:
-        limit = _child(joint, "limit")
+        limit = entry(joint, "limit")
         bias = identified.bias(name)
         limit.attrib.update(lower=number(link.lower + bias), upper=number(link.upper + bias))
     elif joint.get("type") == "revolute":
@@ -156,7 +148,7 @@ def _write_joint(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> 
             limit.attrib.pop("upper", None)
     limit = joint.find("limit")
     if limit is not None or effort is not None:
-        limit = _child(joint, "limit")
+        limit = entry(joint, "limit")
         limit.set("effort", number(effort) if effort is not None else limit.get("effort", "0"))
         limit.set("velocity", limit.get("velocity", number(_SPEED)))
     names = identified.free_names(*(f"{name}.{what}" for what in ("damping", "friction", "lower", "upper")))
@@ -171,11 +163,11 @@ def _write_place(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> 
     parents = identified.mechanism.links
     parent = asset.base if link.joint.parent < 0 else asset.link(parents[link.joint.parent])
     if origin and _end(joint, "parent") == parent.get("name"):
-        element = _child(joint, "origin")
+        element = entry(joint, "origin")
         element.set("xyz", identified.shifted_origin(name, element.get("xyz", "0 0 0")))
         placed |= origin
     if axis:
-        _child(joint, "axis").set("xyz", vector(link.joint.axis))
+        entry(joint, "axis").set("xyz", vector(link.joint.axis))
         placed |= axis
     return placed
 

@@ -323,10 +323,6 @@ def _runs(result: IdentificationFigures, fits: Sequence[RunFit]) -> str:
     return section("Whole runs", runs(result).html(), grid(figures), lead=words)
 
 
-def _of_model(name: str, time: Sequence[float], values: Sequence[float]) -> PlotCurve:
-    return PlotCurve(title_of(name), time, values, _COLOURS.get(name, THIRD), "-", 1.0)
-
-
 def _sight(result: IdentificationFigures) -> str:
     values = result.singular_values
     curve = PlotCurve(None, list(range(1, len(values) + 1)), values, PREDICTED, "-", 1.5)

@@ -9,10 +9,9 @@ from neurodyn.control.planning.closed_loop import ControlResult, ExecutedPath
 from neurodyn.control.starts import home_ground
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import to_yaml
-from neurodyn.dynamics.batch import Trajectory
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, code, folded, header, page, paragraph, section
-from neurodyn.report.recording import Ended, Recording, film_of
+from neurodyn.report.recording import Recording, film_of, two_episodes
 from neurodyn.tasks import Task
 
 LONGEST = 10.0
@@ -73,21 +72,8 @@ def control_tables(result: ControlResult) -> list[Table]:
 
 def control_film(task: Task, result: ControlResult, executed: ExecutedPath) -> Recording:
     """Return an animation of the first two episodes, or of one twice; each stands still at its end."""
-    second_world = min(1, len(executed.trajectory.q) - 1)
-    dt = task.declaration().dt
-    frames = 1 + min(executed.control.shape[1], round(LONGEST / dt))
-    first, second = (
-        Trajectory(executed.trajectory.q[row : row + 1, :frames], executed.trajectory.qd[row : row + 1, :frames])
-        for row in (0, second_world)
-    )
-    return Recording(
-        robot=task.declaration(),
+    return two_episodes(
+        task.declaration(), executed.trajectory, executed.running, seed=result.seed, seconds=LONGEST, why="fails",
         title=f"{result.task}: {result.planner} plans in {result.model}, acts in {result.plant}",
-        predicted=first,
-        truth=second,
-        predicted_label="episode 1",
-        truth_label=f"episode {second_world + 1}",
-        worlds=(f"seed {result.seed}",),
         ground=home_ground(task).ground,
-        ended=(Ended.when(executed.running[0], dt, "fails"), Ended.when(executed.running[second_world], dt, "fails")),
-    )
+    )  # fmt: skip

@@ -88,6 +88,31 @@ class Recording:
         return self.frames * self.robot.dt
 
 
+def two_episodes(
+    robot: Robot, path: Trajectory, running: np.ndarray | torch.Tensor, *, title: str, seed: int, seconds: float,
+    why: str, ground: Ground | None,
+) -> Recording:  # fmt: skip
+    """Return a recording of the first two episodes, or of one twice, up to `seconds`.
+
+    Args:
+        robot: The robot.
+        path: States of all episodes; each stands still after its end.
+        running: Whether an episode runs in a frame, shape [episodes, frames], bool.
+        title: Description of the motion.
+        seed: Seed of the episodes.
+        seconds: Longest time shown [s].
+        why: What ends an episode early, for example "fails".
+        ground: Ground to draw.
+    """
+    frames, rows = 1 + min(running.shape[1], round(seconds / robot.dt)), (0, min(1, len(path.q) - 1))
+    first, second = (Trajectory(path.q[row : row + 1, :frames], path.qd[row : row + 1, :frames]) for row in rows)
+    return Recording(
+        robot=robot, title=title, predicted=first, truth=second, predicted_label="episode 1",
+        truth_label=f"episode {rows[1] + 1}", worlds=(f"seed {seed}",), ground=ground,
+        ended=(Ended.when(running[rows[0]], robot.dt, why), Ended.when(running[rows[1]], robot.dt, why)),
+    )  # fmt: skip
+
+
 def record(
     model: Dynamics,
     robot: Robot,

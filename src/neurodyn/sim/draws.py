@@ -112,15 +112,20 @@ class SampledDraws:
     Attributes:
         names: The quantities.
         rows: The sample, shape [rows, names].
+        in_turn: Whether worlds take the rows in turn instead, each always the same one.
     """
 
     names: tuple[str, ...]
     rows: Tensor
+    in_turn: bool = False
     _placed: dict[torch.device, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Return values, shape [worlds, names]."""
-        index = torch.randint(len(self.rows), (worlds,), generator=generator, device=generator.device)
+        if self.in_turn:
+            index = torch.arange(worlds, device=generator.device) % len(self.rows)
+        else:
+            index = torch.randint(len(self.rows), (worlds,), generator=generator, device=generator.device)
         if generator.device not in self._placed:  # once: CUDA graphs record no copies from the host
             self._placed[generator.device] = self.rows.to(generator.device)
         return self._placed[generator.device][index]

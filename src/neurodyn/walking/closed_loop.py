@@ -20,7 +20,7 @@ from neurodyn.core.verdict import MOST_FAILED, Finding, Verdict, combine_verdict
 from neurodyn.dynamics.batch import Environment, State, Trajectory
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, header, page, paragraph, section
-from neurodyn.report.recording import Ended, Recording, film_of
+from neurodyn.report.recording import Recording, film_of, two_episodes
 from neurodyn.walking.controller import QuadrupedController
 from neurodyn.walking.gait import Commands
 from neurodyn.walking.plant import WalkingPlant, has_fallen
@@ -252,23 +252,11 @@ def walk_tables(result: WalkResult) -> list[Table]:
 
 def walk_film(plant: WalkingPlant, result: WalkResult, path: WalkPath) -> Recording:
     """Return an animation of the first two episodes, or of one twice; each stands still after a fall."""
-    frames = 1 + min(path.command.shape[1], round(LONGEST / plant.dt))
-    other = min(1, result.episodes - 1)
-    first, second = (
-        Trajectory(path.trajectory.q[row : row + 1, :frames], path.trajectory.qd[row : row + 1, :frames])
-        for row in (0, other)
-    )
-    return Recording(
-        robot=plant.robot,
+    return two_episodes(
+        plant.robot, path.trajectory, path.standing, seed=result.seed, seconds=LONGEST, why="falls",
         title=f"{result.gait} by {result.law} in {result.plant}, ground {result.ground}",
-        predicted=first,
-        truth=second,
-        predicted_label="episode 1",
-        truth_label=f"episode {other + 1}",
-        worlds=(f"seed {result.seed}",),
         ground=path.environment.ground,
-        ended=(Ended.when(path.standing[0], plant.dt, "falls"), Ended.when(path.standing[other], plant.dt, "falls")),
-    )
+    )  # fmt: skip
 
 
 def write_walk_report(path: Path, plant: WalkingPlant, result: WalkResult, walked: WalkPath) -> None:

@@ -30,7 +30,6 @@ from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.trust.judges import (
     Judges,
     Promise,
-    RowDraws,
     interval_of,
     judges_of,
     promises_of,
@@ -40,13 +39,13 @@ from neurodyn.policy.trust.judges import (
 from neurodyn.policy.trust.judging import Judging, findings_of_training
 from neurodyn.policy.worlds.randomisation import over_posterior, seen_by_critic
 from neurodyn.robots import load as load_robot
-from neurodyn.sim.draws import POSTERIOR
+from neurodyn.sim.draws import POSTERIOR, SampledDraws
 from neurodyn.tasks import load as load_task
 from tests.policy.small_worlds import Mass
 
 
 def judging(patience: int | None = 3, count: int = 24) -> Judging:
-    draws = RowDraws(("mass",), torch.arange(float(count))[:, None])
+    draws = SampledDraws(("mass",), torch.arange(float(count))[:, None], in_turn=True)
     return Judging(Judges(ResolvedDynamics("model", Mass()), draws, "models"), patience)
 
 
@@ -59,7 +58,7 @@ def test_judges_that_choose_do_not_state_the_interval():
 
 
 def test_each_world_keeps_its_judge():
-    draws = RowDraws(("mass",), torch.tensor([[1.0], [2.0], [3.0]]))
+    draws = SampledDraws(("mass",), torch.tensor([[1.0], [2.0], [3.0]]), in_turn=True)
     assert draws.draw(5, torch.Generator())[:, 0].tolist() == [1.0, 2.0, 3.0, 1.0, 2.0]
     judges = Judges(ResolvedDynamics("model", Mass()), draws, "models")
     assert judges.means(torch.tensor([1.0, 2.0, 3.0, 3.0, 4.0, 5.0])) == [2.0, 3.0, 4.0]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from neurodyn.core.artifacts import read_json, resolve_run
 from neurodyn.core.config import read_config
@@ -23,7 +23,6 @@ from neurodyn.data.split import episodes_in, held_out_split
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.batch import Environment, RecordedEnvironments, State, Trajectory, Window
-from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
@@ -46,42 +45,20 @@ from neurodyn.identify.result import (
 from neurodyn.identify.settings import AdaptationRecord, IdentificationRecord, IdentificationSettings
 
 
-class FromPast(nn.Module):
-    """A hybrid model whose roll-outs start from states that are estimated from past positions.
+class FromPast:
+    """A hybrid model whose roll-outs start from states that are estimated from past positions; else it is the model.
 
     Attributes:
         spec: State of the model, with the number of past frames as context.
     """
 
-    measured = False
-
     def __init__(self, dynamics: HybridDynamics, context: int, noise: Noise) -> None:
         """Wrap a model; initial states are fitted to `context` past frames, weighted by the sensor noise."""
-        super().__init__()
-        self.dynamics, self.noise = dynamics, noise
-        self.context = context
+        self.dynamics, self.context, self.noise = dynamics, context, noise
         self.spec = dynamics.spec.with_context(frames_before(context, dynamics.spec.context))
-        self.kind, self.network, self.fingerprint = dynamics.kind, dynamics.network, dynamics.fingerprint
 
-    @property
-    def conditions(self) -> tuple[Condition, ...]:
-        """Quantities that are inputs of networks: none."""
-        return self.dynamics.conditions
-
-    @property
-    def own_quantities(self) -> tuple[str, ...]:
-        """Quantities of single robots; see `Dynamics.own_quantities`."""
-        return self.dynamics.own_quantities
-
-    @property
-    def caveat(self) -> str:
-        """Caveat of the model; see `Dynamics.caveat`."""
-        return self.dynamics.caveat
-
-    @property
-    def device(self) -> str:
-        """Torch device of inputs and outputs."""
-        return self.dynamics.device
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.dynamics, name)
 
     @torch.no_grad()
     def rollout(self, context: State | Window, controls: Tensor, environment: Environment | None = None) -> Trajectory:

@@ -38,6 +38,7 @@ from neurodyn.dynamics.batch import State, Step
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.confidence.refits import read_refits
 from neurodyn.identify.ladder.rungs import held_out_windows, settle_and_roll_out
+from neurodyn.sim.draws import SampledDraws
 from neurodyn.tasks import Task
 
 CONFIDENCE = 0.90
@@ -137,35 +138,17 @@ def promises_of(policies: Sequence[str]) -> dict[str, Promise]:
 
 
 @dataclass(frozen=True)
-class RowDraws:
-    """Fixed robots: each world keeps one row, in turn.
-
-    Attributes:
-        names: The quantities.
-        rows: Their values, shape [rows, names].
-    """
-
-    names: tuple[str, ...]
-    rows: Tensor
-
-    def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
-        """Return the rows in turn, shape [worlds, names]."""
-        rows = self.rows.to(generator.device)
-        return rows[torch.arange(worlds, device=generator.device) % len(rows)]
-
-
-@dataclass(frozen=True)
 class Judges:
     """Dynamics of the judges, one in each world, in turn.
 
     Attributes:
         resolved: Dynamics in which the judges' quantities are free.
-        draws: The quantities of each.
+        draws: The quantities of each, in turn.
         text: Description.
     """
 
     resolved: ResolvedDynamics
-    draws: RowDraws
+    draws: SampledDraws
     text: str
 
     @property
@@ -175,7 +158,7 @@ class Judges:
 
     def some(self, rows: slice) -> "Judges":
         """Return some of the judges."""
-        chosen = RowDraws(self.draws.names, self.draws.rows[rows])
+        chosen = SampledDraws(self.draws.names, self.draws.rows[rows], in_turn=True)
         return replace(self, draws=chosen, text=_described(len(chosen.rows)))
 
     def means(self, returns: Tensor) -> list[float]:
@@ -194,7 +177,7 @@ def judges_of(resolved: ResolvedDynamics) -> Judges | None:
     columns = read_refits(Path(resolved.name))
     if columns is None:
         return None
-    draws = RowDraws(tuple(columns), torch.stack([columns[name].float() for name in columns], 1))
+    draws = SampledDraws(tuple(columns), torch.stack([columns[name].float() for name in columns], 1), in_turn=True)
     freed = replace(resolved, dynamics=resolved.dynamics.freeing(draws.names))
     return Judges(freed, draws, _described(len(draws.rows)))
 
