@@ -62,7 +62,7 @@ def table(titles: Mapping[str, tuple[str, str]], rows: Mapping[str, dict]) -> st
         "",
         f"`adapt` leads or ties (within 5 %) on {last} of {len(rows)} robots at the last horizon, on {everywhere} at "
         f"all of them; with `--kind any` it leads or ties on {network} at the last. Worse than the declaration "
-        f"somewhere: {', '.join(worse) or 'nowhere'}.",
+        f"at any horizon: {', '.join(worse) or 'none'}.",
     ]
     return "\n".join(lines)
 
