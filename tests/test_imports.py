@@ -31,18 +31,19 @@ HERE = os.pathsep.join([str(plant.repository() / "src"), str(plant.repository())
 HEAVY = ("torch", "newton", "warp", "mujoco", "matplotlib", "tensorboard", "h5py", "imageio", "viser", "wandb")
 
 
-def python(script: str, *arguments: str | Path) -> str:
+def python(script: str, *arguments: str | Path, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)],
         capture_output=True, text=True, check=False, cwd=plant.repository(),
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": HERE},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": HERE, **environment},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def loaded(script: str) -> set[str]:
-    return set(python(f"{script}\nimport sys\nprint('|'.join(sys.modules))").splitlines()[-1].split("|"))
+def loaded(script: str, **environment: str) -> set[str]:
+    shown = python(f"{script}\nimport sys\nprint('|'.join(sys.modules))", **environment)
+    return set(shown.splitlines()[-1].split("|"))
 
 
 def require_light(scripts: Sequence[str], heavy: Sequence[str]) -> None:
@@ -98,15 +99,16 @@ def test_what_is_heavy_is_found():
         require_light(["import sys", "import numpy"], ["numpy"])
 
 
-def test_every_module_but_the_solvers_is_imported_without_a_simulator():
-    """A solver is a subclass of Newton's; everything else imports Newton inside functions."""
+def test_every_module_but_the_solvers_is_imported_without_a_simulator_and_without_git(tmp_path: Path):
+    """A solver is a subclass of Newton's; everything else imports Newton inside functions. rsl_rl imports GitPython."""
     script = """
-import importlib, pkgutil, neurodyn
+import importlib, os, pkgutil, neurodyn
+os.environ.pop("GIT_PYTHON_REFRESH", None)
 for info in pkgutil.walk_packages(neurodyn.__path__, "neurodyn.", onerror=lambda name: None):
     if not info.name.startswith("neurodyn.solvers."):
         importlib.import_module(info.name)
 """
-    modules = loaded(NO_SIMULATOR + script)
+    modules = loaded(NO_SIMULATOR + script, PATH=str(tmp_path))
     assert [name for name in ("newton", "mujoco", "mujoco_warp") if name in modules] == []
     assert "neurodyn.evaluate.simulated" in modules
 
@@ -142,6 +144,10 @@ model = neurodyn.load(folder / "tuned")
 report = beside_log(model, neurodyn.robots.load("cartpole"), Store.open(data), split=None, horizon=10).plain()
 assert report["finite_fraction"] == 1.0 and report["joint_rad"] > 0
 
+try:
+    neurodyn.sim.build(neurodyn.robots.load("cartpole"))
+except neurodyn.InputError as error:
+    assert "pip install 'neurodyn[newton]'" in str(error) and len(str(error).splitlines()) == 1
 assert run(["generate", "cartpole", "--transitions", "10", "--out", str(folder / "g.h5")]) == 2
 assert not [name for name in ("newton", "mujoco") if name in sys.modules]
 print("learned")
@@ -152,20 +158,6 @@ print("learned")
 @pytest.mark.slow
 def test_learning_from_logs_works_where_newton_cannot_be_imported(plant_file: Path, tmp_path: Path):
     assert python(LEARN_FROM_LOGS, plant_file, tmp_path).splitlines()[-1] == "learned"
-
-
-def test_what_needs_newton_says_so_in_one_line(tmp_path: Path):
-    script = NO_SIMULATOR + "import neurodyn; neurodyn.sim.build(neurodyn.robots.load('cartpole'))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.returncode != 0
-    assert "pip install 'neurodyn[newton]'" in done.stderr.splitlines()[-1]
-
-
-def test_policies_are_trained_where_git_is_not_installed(tmp_path: Path):
-    pytest.importorskip("rsl_rl")
-    usual = {name: value for name, value in os.environ.items() if name != "GIT_PYTHON_REFRESH"}
-    call = [sys.executable, "-c", "import neurodyn.policy.learners.ppo"]
-    subprocess.run(call, env=usual | {"PATH": str(tmp_path)}, check=True, cwd=tmp_path)
 
 
 def test_rooms_import_one_way():

@@ -25,6 +25,16 @@ PAST, HORIZON = 7, 1.0  # frames; s
 CONTROLLER = """control_kind: target
 controller: {kp: 20.0, kd: 1.5}
 """
+BRIEF = """
+stages: [{seconds: 0.05, windows: 150, iterations: 5}, {seconds: 0.2, windows: 60, iterations: 4}]
+untouched: {seconds: 0.5, windows: 30, iterations: 5}
+screen: 40
+screen_iterations: 2
+rollouts_each: 20
+proposals: 0
+reference_steps: 0
+refits: 0
+"""
 
 pytestmark = [
     pytest.mark.slow,
@@ -51,10 +61,11 @@ def test_a_real_quadruped_is_adapted_from_its_urdf_and_one_log(tmp_path: Path, m
         main_of(command)
     with open("map.yaml", "a", encoding="utf-8") as columns:
         columns.write(CONTROLLER)
+    Path("brief.yaml").write_text(BRIEF)
     for command in (
         ["import", "first.npz", "--reader", "map.yaml", "--alignment", "0", "--out", "first.h5"],
         ["import", "last.npz", "--reader", "map.yaml", "--alignment", "0", "--split", "test", "--out", "last.h5"],
-        ["adapt", "./go2", "--data", "first.h5", "--mechanism", "--out", "run"],
+        ["adapt", "./go2", "--data", "first.h5", "--mechanism", "--settings", "brief.yaml", "--out", "run"],
     ):
         main_of(command)
     store = Store.open("last.h5")
