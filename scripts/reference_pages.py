@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages generated with the site: every verb with its flags, and every figure of the benchmarks.
+"""Reference pages: every verb with its flags, every figure of the benchmarks, and the public names.
 
-    python scripts/reference_pages.py [commands|results]
+    python scripts/reference_pages.py [commands|results]      # print what the site shows
+    python scripts/reference_pages.py --write                 # write what a clone shows
 
-`docs/commands.md` and `docs/results.md` hold a marker that `scripts/site_hooks.py` replaces by these texts.
+`docs/commands.md` and `docs/results.md` hold a marker that `scripts/site_hooks.py` replaces by these texts, and the
+pages of docs/api one that mkdocstrings replaces. So that they can be read in a clone, too, each page has a table of
+verbs, of benchmarks, or of the names that a room exports, with the first sentence of their docstrings.
 """
 
+import ast
 import inspect
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -68,7 +73,7 @@ def _result(path: Path) -> str:
     machine = f"{where['cpu']}, {where['threads']} thread{'s' if where['threads'] != 1 else ''}"
     machine = f"{where['gpu']} beside {machine}" if "gpu" in where else machine
     versions = ", ".join(f"{name} {where[name]}" for name in ("python", "torch", "numpy") if name in where)
-    lines = [f"## {path.stem.replace('_', ' ')}\n"]
+    lines = [f"## {_title(path)}\n"]
     lines += [f"{machine}; {versions}{f'; commit `{commit}`' if commit else ''}.\n"]
     lines += ["```sh", command, "```\n"] if script.is_file() else []
     lines += ["|figure|value|", "|---|---|"]
@@ -87,10 +92,84 @@ def _commit(path: Path) -> str:
     return done.stdout.strip()
 
 
+_BEGIN, _END = "<!-- overview: written by scripts/reference_pages.py -->\n", "<!-- end of overview -->\n"
+
+
+def overviews() -> dict[Path, str]:
+    """Return the text of every page that has an overview."""
+    docs = REPOSITORY / "docs"
+    tables = {docs / "commands.md": _verbs(), docs / "results.md": _benchmarks()}
+    for page in sorted((docs / "api").glob("*.md")):
+        room = page.stem if page.stem != "neurodyn" else ""
+        tables[page] = _table("name|meaning|file", _names(REPOSITORY / "src" / "neurodyn" / room))
+    return {page: _with_overview(page.read_text(encoding="utf-8"), table) for page, table in tables.items()}
+
+
+def _with_overview(page: str, table: str) -> str:
+    head, rest = page.split(_BEGIN)
+    return head + _BEGIN + table + _END + rest.split(_END)[1]
+
+
+def _table(head: str, rows: list[tuple[str, ...]]) -> str:
+    columns = "|".join("---" for _ in head.split("|"))
+    return "\n".join([f"|{head}|", f"|{columns}|", *(f"|{'|'.join(row)}|" for row in rows)]) + "\n"
+
+
+def _verbs() -> str:
+    rows = [(f"`neurodyn {name}`", verb.help.replace("|", "\\|")) for name, verb in every_verb().items()]
+    return _table("command|what it does", rows)
+
+
+def _benchmarks() -> str:
+    return _table("benchmark|figures", [(_title(path), f"[{path.name}](../benchmarks/results/{path.name})")
+                                        for path in sorted(RESULTS.glob("*.json"))])  # fmt: skip
+
+
+def _title(path: Path) -> str:
+    return path.stem.replace("_", " ")
+
+
+def _names(folder: Path) -> list[tuple[str, ...]]:
+    """Return the names that a package's stub exports, with the first sentence and the file of each."""
+    rows = []
+    for node in ast.parse((folder / "__init__.pyi").read_text(encoding="utf-8")).body:
+        for name in node.names if isinstance(node, ast.ImportFrom) else ():
+            if name.asname == name.name:
+                file = _file(folder, (node.module or "").split(".") if node.module else [], name.name)
+                shown = file.relative_to(REPOSITORY / "src" / "neurodyn").as_posix()
+                rows.append((f"`{name.name}`", _sentence(file, name.name), f"[{shown}](../../src/neurodyn/{shown})"))
+    return sorted(rows)
+
+
+def _file(folder: Path, parts: list[str], name: str) -> Path:
+    """Return the file of a name that a stub imports from a module, or of a module that it imports itself."""
+    module = folder.joinpath(*parts)
+    inner = module / name if module.is_dir() and (module / name / "__init__.py").is_file() else module
+    return inner / "__init__.py" if inner.is_dir() else inner.with_suffix(".py")
+
+
+def _sentence(file: Path, name: str) -> str:
+    """Return the first sentence of the docstring of a name; of the file if it is a module or imported there."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    text = ast.get_docstring(tree) or ""
+    for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+            text = ast.get_docstring(node) or ""
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(one, ast.Name) and one.id == name for one in targets) and isinstance(after, ast.Expr):
+            text = str(getattr(after.value, "value", ""))
+    sentence = re.split(r"(?<=[.:;]) (?=[A-Z`])|\n\n", " ".join(text.split("\n\n")[0].split()))[0]
+    return sentence.rstrip(".;:").replace("|", "\\|")
+
+
 PAGES: dict[str, Callable[[], str]] = {"commands": commands, "results": results}
 """Generator of each text, by marker."""
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or PAGES:
-        print(PAGES[name]())
+    if "--write" in sys.argv[1:]:
+        for page, text in overviews().items():
+            page.write_text(text, encoding="utf-8")
+    else:
+        for name in sys.argv[1:] or PAGES:
+            print(PAGES[name]())

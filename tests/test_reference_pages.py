@@ -5,6 +5,7 @@ import importlib.util
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -13,13 +14,17 @@ from tests.cli.test_refusals import verbs
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def _pages() -> dict:
+def _script() -> Any:
     spec = importlib.util.spec_from_file_location("reference_pages", ROOT / "scripts" / "reference_pages.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.PAGES
+    return module
+
+
+def _pages() -> dict:
+    return _script().PAGES
 
 
 def test_every_verb_is_there_with_the_meaning_of_every_flag():
@@ -39,6 +44,19 @@ def test_every_result_has_machine_and_command():
         assert part.count("|`") >= 1, path
         if (ROOT / "benchmarks" / path.with_suffix(".py").name).is_file():
             assert f"python benchmarks/{path.stem}.py" in part
+
+
+def test_pages_tell_in_a_clone_what_there_is():
+    """Verbs, benchmarks and public names are those of the sources; the sentences beside them may be older."""
+    rows = re.compile(r"^\|([^|]+)\|.*$", re.MULTILINE)
+    overviews = _script().overviews()
+    assert len(overviews) == 2 + len(list((ROOT / "docs" / "api").glob("*.md")))
+    for page, text in overviews.items():
+        assert rows.findall(page.read_text()) == rows.findall(text), "run python scripts/reference_pages.py --write"
+    dynamics = overviews[ROOT / "docs" / "api" / "dynamics.md"]
+    file = "[dynamics/batch.py](../../src/neurodyn/dynamics/batch.py)"
+    assert f"|`State`|Generalised coordinates of a batch of worlds|{file}|" in dynamics
+    assert not [line for line in dynamics.splitlines() if "||" in line], "a name without a docstring"
 
 
 def test_the_site_has_every_page_once_and_few_of_each_kind():

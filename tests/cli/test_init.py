@@ -33,7 +33,8 @@ def arm(tmp_path, monkeypatch):
     return tmp_path / "My_Arm.urdf"
 
 
-def test_a_declaration_is_written_and_explained(arm, capsys):
+def test_a_declaration_is_written_and_explained(arm, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
     assert run(["init", str(arm), "--no-check", "--dt", "0.02"]) == 0
     said = capsys.readouterr().out
     for words in ("one chain of joints stands on its base", "MuJoCo, ", "next: neurodyn check my-arm"):
@@ -127,6 +128,21 @@ def test_an_asset_without_motors_is_given_some_next(tmp_path, capsys, monkeypatc
     said = capsys.readouterr().out
     assert "next: give it motors, in rod.xml or by `actuated: {JOINT: effort}`" in said
     assert "generate" not in said
+    assert max(map(len, said.partition("\n\n")[0].splitlines())) <= 80, "through a pipe"
+    assert run(["check", "./rod", "--worlds", "2", "--frames", "10"]) == 0
+    said = capsys.readouterr().out
+    assert "joint limits: no driven joint has any" in said
+    assert "next: give it motors" in said
+    assert "generate" not in said
+
+
+def test_a_mesh_that_is_missing_is_said_once_though_the_file_is_copied(arm, capsys):
+    mesh = '<collision><geometry><mesh filename="gone.stl"/></geometry></collision></link>'
+    arm.write_text(ARM.replace("</inertial></link>", f"</inertial>{mesh}"))
+    assert run(["init", str(arm), "--no-check"]) == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if "gone.stl" in line]
+    assert len(notes) == 1
+    assert notes[0].startswith("neurodyn: note: My_Arm.urdf: left out: mesh 'gone.stl' does not exist")
 
 
 def test_a_world_needs_no_link_and_commands_to_copy_are_quoted(tmp_path, capsys, monkeypatch):
@@ -135,6 +151,7 @@ def test_a_world_needs_no_link_and_commands_to_copy_are_quoted(tmp_path, capsys,
     folder = Path("my robots")
     folder.mkdir()
     (folder / "arm.urdf").write_text(TO_WORLD)
+    monkeypatch.setenv("COLUMNS", "140")
     assert run(["init", str(folder / "arm.urdf"), "--out", str(folder / "arm")]) == 0
     said = capsys.readouterr().out
     assert "its root link is named 'world'" in said

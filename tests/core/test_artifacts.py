@@ -206,6 +206,7 @@ def test_a_run_is_a_folder_with_a_model(tmp_path: Path):
     [
         ("nowhere", "no such folder"),
         ("", "holds no model"),
+        ("own arm", "declares a robot and holds no model; `neurodyn hybrid 'own arm' --out RUN` writes one"),
         ("pretrained:nothing", "no pretrained model 'nothing'; valid:"),
         ("pretrained:../core", "no pretrained model"),
         ("pretrained:", "no pretrained model"),
@@ -213,6 +214,8 @@ def test_a_run_is_a_folder_with_a_model(tmp_path: Path):
 )
 def test_no_run_is_bad_input(run: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "own arm").mkdir()
+    (tmp_path / "own arm" / "robot.yaml").touch()
     with pytest.raises(InputError, match=words):
         artifacts.resolve_run(run)
 

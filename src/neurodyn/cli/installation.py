@@ -69,7 +69,7 @@ def doctor(*, gpu: bool = False, out: Path | None = None) -> None:
 
     with ProgressBar("looking at this machine"):
         lines = list(findings())
-    print_table(terminal(80), ("", "Found", "To do"), lines)
+    print_table(terminal(), ("", "Found", "To do"), lines)
     open_points = sum(bool(one.advice) for one in lines)
     print("everything is there" if not open_points else f"{open_points} to do, where you need it")
 
@@ -86,7 +86,7 @@ def _check_gpu(out: Path) -> None:
     require_writable(out)
     with ProgressBar("checking the GPU"):
         checks = check_gpu()
-    print_table(terminal(80), ("", "Found", "Outcome"), [(one.check, one.found, one.outcome) for one in checks])
+    print_table(terminal(), ("", "Found", "Outcome"), [(one.check, one.found, one.outcome) for one in checks])
     write_json(out, {"neurodyn": __version__, "checks": [one.plain() for one in checks]})
     counts = {outcome: sum(one.outcome == outcome for one in checks) for outcome in ("ok", "failed", "not run")}
     print(

@@ -75,7 +75,7 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
         f"({end.cpu_seconds:.0f} CPU-s); policy in {out}"
     )
     print_promise(out, end.best_step, end.step)
-    beside_it = "" if dynamics == "analytic" else f" --dynamics {dynamics}"
+    beside_it = "" if dynamics == "analytic" else f" --dynamics {shell_word(dynamics)}"
     require_usable(end.verdict, out)
     if job.settings.privileged:
         print(f"next: neurodyn policy distill {shell_word(out)} --out {shell_word(out)}-student")

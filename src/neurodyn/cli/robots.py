@@ -54,7 +54,7 @@ def _list(json: Path | None) -> None:
         )
         for robot in listed
     ]
-    print_table(terminal(128), ("robot", "joints", "controls", "dt [s]", "simulator", "pretrained"), rows)
+    print_table(terminal(), ("robot", "joints", "controls", "dt [s]", "simulator", "pretrained"), rows)
     for robot in listed:
         for model, measured in robot.measured.items():
             errors = ", ".join(f"{value:.2g} {_UNITS[key]}" for key, value in measured.errors.items())
@@ -196,6 +196,7 @@ def check(
     """
     from neurodyn.evaluate import check as measure
     from neurodyn.report import write_check
+    from neurodyn.robots import load
 
     require_writable(json, report, text=True)
     with ProgressBar(f"checking {request.robot}"):
@@ -211,7 +212,12 @@ def check(
         raise InputError(
             f"{request.robot}: the reference simulator cannot be trusted ({names}); change what is listed above"
         )
-    print(f"next: neurodyn generate {shell_word(request.robot)} --transitions 200000 --out {result.robot}.h5")
+    if not load(request.robot).spec.nu:
+        print("next: give it motors, in its asset or by `actuated: {JOINT: effort}`: without any it only falls")
+        return
+    print(
+        f"next: neurodyn generate {shell_word(request.robot)} --transitions 200000 --out {shell_word(result.robot)}.h5"
+    )
 
 
 def hybrid(

@@ -13,6 +13,7 @@ import glob
 import itertools
 import json
 import os
+import shlex
 import shutil
 import stat
 import sys
@@ -496,8 +497,15 @@ def resolve_run(run: str | Path) -> Path:
     if not str(run).startswith(PRETRAINED):
         run = _without_model(Path(run))
         restore_folder(run / "model")
+        if not (run / "model").exists() and any((run / f"robot{end}").is_file() for end in _DECLARED):
+            how = f"neurodyn hybrid {shlex.quote(str(run))} --out RUN"
+            raise InputError(f"{run}: declares a robot and holds no model; `{how}` writes one")
     wanted = "model", "model/spec.json", "a run directory written by `neurodyn train`"
     return _resolved(str(run), PRETRAINED, pretrained_names(), _PRETRAINED_ROOT, wanted)
+
+
+_DECLARED = (".yaml", ".yml", ".toml", ".json")
+"""Suffixes of declarations."""
 
 
 def _without_model(run: Path) -> Path:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluate a run's model with suitable defaults, and judge whether it is any use."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -85,7 +86,8 @@ def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Toss
     """Evaluate a model that predicts the simulator's state."""
     run, robot = request.run, load_robot(robot_of(request.run))
     if request.beside:
-        raise InputError("--beside compares world models; valid: RUN of a world model")
+        how = shlex.join(["neurodyn", "compare", str(run), *map(str, request.beside)])
+        raise InputError(f"--beside compares world models, and {run} is none; valid for all models: {how}")
     model = load_simulator(run, device=request.device)
     amounts: dict[str, Any] = {"horizon": request.horizon, "rollouts": request.rollouts, "seed": request.seed}
     data = _truth(model, request)

@@ -36,7 +36,8 @@ def leave_out(path: Path, reasons: list[str]) -> None:
     """Give notice of meshes that were left out of an asset, if any."""
     if reasons:
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-        notice(f"{path}: left out: {reasons[0]}{more}; `meshes: false` leaves all meshes out")
+        # The name alone: the same file is also read as a copy in another folder.
+        notice(f"{path.name}: left out: {reasons[0]}{more}; `meshes: false` leaves all meshes out")
 
 
 def parse_xml(path: Path, tag: str, what: str) -> ElementTree.Element:

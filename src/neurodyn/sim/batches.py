@@ -6,6 +6,7 @@ leave plausible bounds; data in which too many do are refused.
 """
 
 import math
+import shlex
 import time
 from collections import defaultdict
 from dataclasses import dataclass, field, fields
@@ -160,7 +161,8 @@ class EarlyEndCount:
         )
         return (
             f"robot {self.robot.name!r}: at least {share:.1%} of the trajectories leave plausible bounds (more than "
-            f"{most:.0%} is refused): {worst.words}; {change}; `neurodyn check {locate(self.robot)}` says which"
+            f"{most:.0%} is refused): {worst.words}; {change}; "
+            f"`neurodyn check {shlex.quote(locate(self.robot))}` says which"
         )
 
 

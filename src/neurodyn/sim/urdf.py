@@ -50,11 +50,14 @@ def require_sound(path: Path, root: ElementTree.Element) -> None:
         mass = link.find("inertial/mass")
         if mass is not None and float(mass.get("value", "0")) < 0:
             raise InputError(
-                f"{path}: mass of link {link.get('name')!r} is {mass.get('value')}; valid: at least 0 [kg]"
+                f"{where(path, link)}: mass of link {link.get('name')!r} is {mass.get('value')}; valid: at least 0 [kg]"
             )
         for tag in ("mass", "inertia") if link.find("inertial") is not None else ():
             if link.find(f"inertial/{tag}") is None:
-                raise InputError(f"{where(path, link)}: <inertial> of link {link.get('name')!r} has no <{tag}>")
+                raise InputError(
+                    f"{where(path, link)}: <inertial> of link {link.get('name')!r} has no <{tag}>; "
+                    "valid: a mass and an inertia, or no <inertial> at all"
+                )
 
 
 def where(path: Path, element: ElementTree.Element) -> str:
@@ -79,7 +82,10 @@ def no_inertia(path: Path, name: str) -> InputError:
     link = next((link for link in links if link.get("name") == name), None)
     mass = None if link is None else link.find("inertial/mass")
     if link is None or mass is None or not float(mass.get("value", "0")):
-        return InputError(f"{path}: link {name!r} moves but has no mass; give it an inertial or a shape")
+        return InputError(
+            f"{path if link is None else where(path, link)}: link {name!r} moves but has no mass; give it an inertial "
+            "or a shape"
+        )
     return InputError(
         f"{where(path, link)}: link {name!r} moves with a mass of {mass.get('value')} kg, but ixx, iyy and izz of its "
         "<inertia> are 0; valid: moments above 0 [kg m^2]"
@@ -93,8 +99,8 @@ def require_tree(path: Path, root: ElementTree.Element) -> None:
         parent, child = (str(joint.find(end).get("link")) for end in ("parent", "child"))  # type: ignore[union-attr]
         if child in above:
             raise InputError(
-                f"{path}: link {child!r} is the child of two joints, {above[child][0]!r} and {joint.get('name')!r}; "
-                "valid: one joint above each link"
+                f"{where(path, joint)}: link {child!r} is the child of two joints, {above[child][0]!r} and "
+                f"{joint.get('name')!r}; valid: one joint above each link"
             )
         above[child] = (joint.get("name"), parent)
     roots = [link for link in links if link not in above]
@@ -123,8 +129,8 @@ def _require_numbers(path: Path, element: ElementTree.Element) -> None:
                     value = math.nan
                 if math.isnan(value) or (math.isinf(value) and name not in _MAY_BE_INFINITE):
                     raise InputError(
-                        f"{path}: {name} of <{part.tag}> in {element.tag} {element.get('name')!r} is {text!r}; "
-                        "valid: finite numbers"
+                        f"{where(path, element)}: {name} of <{part.tag}> in {element.tag} {element.get('name')!r} is "
+                        f"{text!r}; valid: finite numbers"
                     )
 
 
@@ -135,7 +141,8 @@ def _require_limits(path: Path, joint: ElementTree.Element) -> None:
     lower, upper = float(limit.get("lower", "0")), float(limit.get("upper", "0"))
     if lower > upper:
         raise InputError(
-            f"{path}: limits of joint {joint.get('name')!r} are swapped: lower {lower:g} is above upper {upper:g}"
+            f"{where(path, joint)}: limits of joint {joint.get('name')!r} are swapped: lower {lower:g} is above upper "
+            f"{upper:g}"
         )
 
 
@@ -271,24 +278,32 @@ def _check_joint(path: Path, joint: ElementTree.Element, links: set[str | None],
     if kind is None:
         raise InputError(f"{where(path, joint)}: joint {name!r} has no type; valid: {', '.join(_SUPPORTED)}")
     if kind not in _SUPPORTED:
-        raise InputError(f"{path}: joint {name!r} has the unsupported type {kind!r}{among(str(kind), _SUPPORTED)}")
+        raise InputError(
+            f"{where(path, joint)}: joint {name!r} has the unsupported type {kind!r}{among(str(kind), _SUPPORTED)}"
+        )
     if joint.find("mimic") is not None and not mimics:
-        raise InputError(f"{path}: joint {name!r} mimics another one, which is unsupported; list it under `locked`")
+        raise InputError(
+            f"{where(path, joint)}: joint {name!r} mimics another one, which is unsupported; list it under `locked`"
+        )
     axis = joint.find("axis")
     if kind != "fixed" and axis is not None:
-        _check_axis(path, name, axis.get("xyz", "1 0 0"))
+        _check_axis(path, joint, axis.get("xyz", "1 0 0"))
     for end in ("parent", "child"):
         element = joint.find(end)
         link = None if element is None else element.get("link")
         if link not in links:
             known = [str(one) for one in links]
-            raise InputError(f"{path}: {end} of joint {name!r} is the unknown link {link!r}{among(str(link), known)}")
+            raise InputError(
+                f"{where(path, joint)}: {end} of joint {name!r} is the unknown link {link!r}{among(str(link), known)}"
+            )
 
 
-def _check_axis(path: Path, name: str | None, text: str) -> None:
+def _check_axis(path: Path, joint: ElementTree.Element, text: str) -> None:
     try:
         axis = [float(word) for word in text.split()]
     except ValueError:
         axis = []
     if len(axis) != 3 or not 0 < sum(value * value for value in axis) < float("inf"):
-        raise InputError(f"{path}: axis of joint {name!r} is {text!r}; valid: three numbers, not all 0")
+        raise InputError(
+            f"{where(path, joint)}: axis of joint {joint.get('name')!r} is {text!r}; valid: three numbers, not all 0"
+        )

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from neurodyn.identify.conditions import ConditionFigures
     from neurodyn.identify.result import IdentificationFigures
 
-_WIDTH = 80
-
 
 def print_identification(result: "IdentificationFigures") -> None:
     """Print sentences and the errors of a ladder's models; of a search alone its tables."""
@@ -39,7 +37,7 @@ def print_adaptation(result: "IdentificationFigures") -> None:
     from neurodyn.report import adaptation, identification
     from neurodyn.report.sentences import sentences
 
-    console = terminal(_WIDTH)
+    console = terminal()
     for line in sentences(result):
         console.print(line)
     console.print(identification.source(result))
@@ -62,7 +60,7 @@ def print_next(result: "IdentificationFigures", out: Path) -> None:
     if result.next is not UNSET and result.next.file:
         told = f", which {result.next.tells[0]}" if result.next.tells else ""
         text = f"to learn more, log this motion: {out / result.next.file} ({result.next.seconds:g} s){told}"
-        terminal(_WIDTH).print(text)
+        terminal().print(text)
     print(f"next: neurodyn export {shell_word(out)}")
     print(f"or: neurodyn policy train TASK --dynamics {shell_word(out)}")
 

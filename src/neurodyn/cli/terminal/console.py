@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 _PAGE = "report.html"
 
 
-def terminal(width: int = 0, **options: Any) -> "Console":
+def terminal(**options: Any) -> "Console":
     """Return a console that prints text verbatim: `pretrained:ant` is no emoji, and brackets hold units.
 
-    `width` is the minimum width if the output is not a terminal: files need no cut names.
+    Through a pipe it is as wide as the terminal at its end, or 80 columns.
     """
     from rich.console import Console
 
@@ -38,10 +38,7 @@ def terminal(width: int = 0, **options: Any) -> "Console":
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError  # treated as a reader that has read enough
 
-    console = Terminal(markup=False, emoji=False, **options)
-    if not console.is_terminal:
-        console.width = max(console.width, width)
-    return console
+    return Terminal(markup=False, emoji=False, **options)
 
 
 def shell_word(path: object) -> str:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from neurodyn.policy.episodes.evaluation import PolicyEvaluation
 
 
-_WIDTH = 120
 _MOST_ROWS = 24  # per table by group
 _PAGES_ONLY = ("p10 – p90",)
 
@@ -77,7 +76,7 @@ def print_promise(policy: Path, kept: int, updates: int) -> None:
 
 def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:
     """Print tables below their titles, except those without rows."""
-    console = terminal(_WIDTH, soft_wrap=True)
+    console = terminal(soft_wrap=True)
     console.print(title)
     for table in tables:
         if table.rows:
@@ -134,7 +133,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "fails": "bold red"}
 
 def print_check(result: RobotCheck) -> None:
     """Print a row per finding, and advice below them."""
-    console = terminal(80, soft_wrap=True)
+    console = terminal(soft_wrap=True)
     console.print(lead(result))
     rows = [row(finding) for finding in result.findings]
     coloured = [[*cells, Text(verdict, style=_COLOURS[verdict])] for *cells, verdict in rows]

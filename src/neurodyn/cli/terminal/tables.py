@@ -219,4 +219,4 @@ def _print_log(console: Console, data: dict[str, Any]) -> None:
 def print_decisions(decisions: "Iterable[Decision]") -> None:
     """Print each decision and its reason."""
     rows = [(decision.what, decision.value, decision.why) for decision in decisions]
-    print_table(terminal(120), ("", "decided", "why"), rows)
+    print_table(terminal(), ("", "decided", "why"), rows)

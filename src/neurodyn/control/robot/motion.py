@@ -2,6 +2,7 @@
 """Plays the motion that an adaptation proposes on a user's robot, or in the identified model, and logs it."""
 
 import csv
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -78,7 +79,9 @@ def play_next_motion(run: Path, plant: str, out: Path | None = None) -> Path:
     problem, settings, figures = open_adaptation(run)
     if figures.next is UNSET or not figures.next.file:
         why = "none was asked for" if figures.next is UNSET else figures.next.why_not
-        raise InputError(f"{run}: proposes no motion: {why}; valid: neurodyn next-motion {run} with other limits")
+        raise InputError(
+            f"{run}: proposes no motion: {why}; valid: neurodyn next-motion {shlex.quote(str(run))} with other limits"
+        )
     commands, dt = read_motion(run / figures.next.file, problem.robot)
     begin = read_columns(run / figures.next.expected, [f"q.{name}" for name in _scalar(problem.robot)])[0]
     follows = figures.next.kind == "target" and problem.robot.command == "torque"

@@ -2,6 +2,7 @@
 """Draft column maps: the likely meaning of a log's columns, from their names and the robot's joints."""
 
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -252,7 +253,7 @@ def infer_map(source: Source, name: str, spec: StateSpec) -> ColumnMap:
     if draft.absent:
         raise InputError(
             f"{source.path}: has no column that is named as {draft.absent[0]} of {spec.robot!r}; write a column map: "
-            f"`neurodyn inspect {source.path} --robot {spec.robot}` drafts one for --reader"
+            f"`neurodyn inspect {shlex.quote(str(source.path))} --robot {spec.robot}` drafts one for --reader"
         )
     return from_dict(draft.tree, ColumnMap, f"{source.path} (drafted column map)")
 
@@ -396,7 +397,7 @@ def _by_number(array: str, first: int, count: int) -> list[str]:
 
 def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robot: str | None) -> str:
     """Return a column map as YAML with comments; `remarks` give each column's observed range and unit."""
-    lines = [f"# Column map drafted by `neurodyn inspect {log}`. Check every line, units above all."]
+    lines = [f"# Column map drafted by `neurodyn inspect {shlex.quote(str(log))}`. Check every line, units above all."]
     lines += [f"# - {doubt}" for doubt in draft.doubts]
     lines += [f"# - no column was found for {absent}" for absent in draft.absent]
     lines.append(

@@ -72,9 +72,11 @@ class _Press:
 
 def check_joint_limits(subject: Subject) -> CheckResult:
     """Push every driven joint against its limits."""
+    if subject.robot.command == "command":
+        return no_fault("joint limits: its servos choose their efforts")
     presses = _presses(subject.robot)
     if not presses:
-        return no_fault("no driven joint has limits")
+        return no_fault("joint limits: no driven joint has any")
     tests = [
         test
         for first in range(0, len(presses), subject.few)
@@ -89,8 +91,6 @@ def check_joint_limits(subject: Subject) -> CheckResult:
 def _presses(robot: Robot) -> list[_Press]:
     joints, q_names = {joint.name: joint for joint in robot.joints}, robot.spec.q_names
     presses = []
-    if robot.command == "command":  # a servo chooses its own effort
-        return presses
     for control, (name, effort) in enumerate(robot.actuated.items()):
         joint = joints[name]
         if joint.lower is not None and joint.upper is not None:

@@ -197,7 +197,7 @@ def _mend(path: Path, spec: Any, error: str) -> bool:
             spec.compiler.balanceinertia = True
             mended = [] if body is None else [body.name]
         if mended:
-            notice(f"{path}: inertias that no body has become those of spheres: {choices(mended)}")
+            notice(f"{path.name}: inertias that no body has become those of spheres: {choices(mended)}")
         return bool(mended)
     if "discarding visual" in error and spec.compiler.discardvisual:
         spec.compiler.discardvisual = False
@@ -209,7 +209,7 @@ def _mend(path: Path, spec: Any, error: str) -> bool:
                 raise no_inertia(path, body.name)
             raise InputError(f"{path}: body {body.name!r} moves but has no mass; give it an inertial or a shape")
         spec.compiler.boundmass, spec.compiler.boundinertia = _LEAST_MASS, _LEAST_INERTIA
-        notice(f"{path}: bodies without a mass get {_LEAST_MASS:g} kg ({_first_line(error)})")
+        notice(f"{path.name}: bodies without a mass get {_LEAST_MASS:g} kg ({_first_line(error)})")
         return True
     return False
 
