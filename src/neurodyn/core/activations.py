@@ -24,7 +24,6 @@ input.
 
 
 def _import_callable(given: str | Callable[..., Any]) -> Callable[..., Any]:
-    """Return a callable, imported if given as "module:attribute"."""
     if not isinstance(given, str):
         return given
     module, _, attribute = given.partition(":")

@@ -53,7 +53,6 @@ def exclusive(target: str | Path) -> Iterator[None]:
 
 
 def _acquire(path: Path, target: str | Path) -> BaseFileLock:
-    """Return the acquired lock of a target."""
     for place in (path.with_name(f".{path.name}.lock"), path / ".lock"):  # inside if only the target itself is writable
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

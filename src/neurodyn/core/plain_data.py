@@ -153,7 +153,6 @@ _PARSERS = {
 
 
 def _values(data: Any, where: str, place: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Yield all values with their paths."""
     if depth > MOST_DEPTH:
         raise InputError(f"{where}: is nested too deeply; valid: at most {MOST_DEPTH} levels")
     if isinstance(data, dict):

@@ -216,7 +216,6 @@ class _Process:
         return value
 
     def kill(self) -> None:
-        """Kill the process."""
         self._process.kill()
 
     def close(self) -> None:

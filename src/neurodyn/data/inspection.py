@@ -340,7 +340,6 @@ class _LogContents:
         self.columns: dict[str, _ColumnStatistics] = defaultdict(_ColumnStatistics)
 
     def add(self, part: LogPart) -> None:
-        """Add a part of the log."""
         self.runs |= {run.name for run in part.runs}
         clocks: dict[int, np.ndarray] = {}
         for name, series in part.series.items():

@@ -220,7 +220,6 @@ class MixtureSampler:
 
 
 def _shifted_rows(rows: slice, before: int) -> slice:
-    """Return the same rows, counted from row `before`."""
     step = rows.step or 1
     return slice(((rows.start or 0) - before) % step, None, step)
 

@@ -305,7 +305,6 @@ def parts_of(tree: Any) -> list[tuple[Any, Any]] | None:
 
 
 def _tensors(tree: Any) -> Iterator[Tensor]:
-    """Yield the tensors of a tree in order."""
     if isinstance(tree, Tensor):
         yield tree
         return
@@ -322,7 +321,6 @@ def _constants(tree: Any) -> list[Any]:
 
 
 def _rebuild(tree: Any, tensors: Iterator[Tensor]) -> Any:
-    """Return a tree with its tensors replaced in order."""
     if isinstance(tree, Tensor):
         return next(tensors)
     parts = parts_of(tree)

@@ -88,7 +88,6 @@ def joint_distance(spec: StateSpec, q: Positions, reference: Positions) -> Float
 
 
 def _kinds(spec: StateSpec) -> list[tuple[str, str]]:
-    """Return the joint and the kind of each error."""
     kinds_of_errors = []
     for joint in spec.joints:
         kinds = ("position", "orientation") if joint.kind == "free" else (joint.kind,)

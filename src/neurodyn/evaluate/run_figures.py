@@ -189,7 +189,6 @@ def _baselines(rows: Sequence[Row]) -> dict[str, dict[str, Figure]]:
 
 @singledispatch
 def _series(result: Simulated | Tossed) -> dict[str, FigureSeries]:
-    """Return errors by horizon."""
     series = {}
     for words, comparison in _parts(result)[: 1 if isinstance(result, Tossed) else None]:
         for name, curve in comparison.curve.by_metric.items():

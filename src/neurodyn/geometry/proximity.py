@@ -233,7 +233,6 @@ class ProximityQuery(OperatorHandle):
 
 
 def _types(kinds: Precision) -> tuple[Any, ...]:
-    """Return the Warp types of readings."""
     return (kinds.scalar, *(kinds.vec3,) * 4, wp.bool)
 
 

@@ -370,7 +370,6 @@ class _MjcfAsset:
         return self.bodies.get(link.joint.name)
 
     def welded_bodies(self, body: Element) -> list[Element]:
-        """Return the bodies that are welded_bodies to a body."""
         bodies = []
         for child in body.findall("body"):
             if child.find("joint") is None and child.find("freejoint") is None:

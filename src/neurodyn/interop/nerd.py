@@ -343,7 +343,6 @@ def _config(model: InertObject, arrays: Mapping[str, Tensor], where: str) -> Ner
 
 
 def _activation(head: InertObject, where: str) -> str:
-    """Return the activation of the head."""
     body = head.modules()["feature_net"].modules()["body"].modules().values()
     names = {one.kind.rpartition(".")[2].lower() for one in body} - {"linear"}
     if len(names) != 1:

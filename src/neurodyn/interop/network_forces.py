@@ -130,7 +130,6 @@ def _forces(
 
 
 def _add_wrenches(forces: list[Any], instant: Instant, tree: Tree) -> None:
-    """Add the generalised forces of the wrenches on links."""
     poses = link_poses(tree, instant.motions)
     columns = TreeColumns(tree, poses)
     for index, link in enumerate(tree.links):

@@ -84,7 +84,6 @@ def write_lerobot(store: Store, path: Path) -> None:
 
 
 def _columns(store: Store) -> dict[str, list[str]]:
-    """Return the column names of each feature."""
     spec = store.header.spec
     state = [f"{name}.pos" for name in spec.q_names] + [f"{name}.vel" for name in spec.qd_names]
     kind = {"torque": "effort", "target": "pos", "velocity": "vel", "command": "cmd"}[spec.control_kind]
@@ -139,7 +138,6 @@ def _values(table: Any, name: str) -> np.ndarray:
 
 
 def _episodes(rows: dict[str, list[int]], task: str) -> Any:
-    """Return the table of episodes."""
     import pyarrow as pa
 
     begin, length = np.asarray(rows["begin"]), np.asarray(rows["length"])

@@ -88,7 +88,6 @@ class _UrdfAsset:
         return next(link for name, link in self.links.items() if name not in moved)
 
     def fixed_to(self, link: Element) -> list[Element]:
-        """Return the links that are fixed to a link."""
         name, links = link.get("name"), []
         for joint in self.joints.values():
             if joint.get("type") == "fixed" and _end(joint, "parent") == name:

@@ -295,5 +295,4 @@ def _shares(again: TrainingAgain) -> tuple[float, ...] | None:
 
 
 def _settings(again: TrainingAgain) -> TrainingPlan:
-    """Return the settings of a training of dynamics."""
     return again.read(RunRecord[TRAINED_KINDS.of(again.record.kind).settings]).settings

@@ -352,7 +352,6 @@ def _halfway(lower: list[list[Any]], right: Sequence[Any]) -> list[Any]:
 
 
 def _complete(lower: list[list[Any]], y: Sequence[Any]) -> list[Any]:
-    """Return $L^{-1} y$."""
     x = list(y)
     for k in range(len(x)):
         for i in range(k):

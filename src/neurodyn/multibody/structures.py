@@ -163,7 +163,6 @@ def heavier(
 
 
 def _up(lower: list[list[Any]], vector: Sequence[Any]) -> list[Any]:
-    """Return L y."""
     return [sum(x * y for x, y in zip(row, vector, strict=False)) for row in lower]
 
 

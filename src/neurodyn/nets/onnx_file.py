@@ -33,7 +33,6 @@ class _Positional(nn.Module):
         self.module = module
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Call the module."""
         return self.module(*tensors)
 
 

@@ -158,7 +158,6 @@ def _read_data_headers(material: ReportMaterial, files: tuple[str, ...]) -> None
 
 
 def _data_header(path: Path) -> tuple[StoreHeader, int]:
-    """Return the header and the number of transitions of a store."""
     with open_store_file(path) as file:
         return read_header(file, str(path)), int(dataset(file, "episodes")["length"].astype(np.int64).sum())
 

@@ -89,7 +89,6 @@ def _times(rerun: Any, dt: float, states: int) -> Any:
 
 
 def _part(name: str) -> str:
-    """Return a name as a part of an entity path."""
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in name)
 
 

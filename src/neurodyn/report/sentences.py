@@ -276,7 +276,6 @@ class _LastErrors:
 
     @property
     def what(self) -> str:
-        """The motion that is predicted."""
         return "a kept-back second" if self.seconds == 1 else f"kept-back motion {self.seconds:g} s ahead"
 
 
@@ -333,7 +332,6 @@ def _surpassed(errors: _LastErrors) -> str:
 
 
 def _errors(result: IdentificationFigures) -> _LastErrors | None:
-    """Return the errors at the longest horizon."""
     if result.rungs:
         first, rung = result.rungs[0], next(one for one in result.rungs if one.name == result.chosen)
         before, now = (_last(one) for one in (first, rung))

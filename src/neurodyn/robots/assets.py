@@ -306,7 +306,6 @@ class _Files:
         self.texts: dict[str, bytes] = {}  # contents of rewritten files, by name in the bundle
 
     def name(self, path: Path) -> str:
-        """Return the name of a file in the bundle."""
         return bundled_name(self.home, path, anywhere=self._anywhere)
 
     def copy(self, source: Path) -> str:

@@ -221,7 +221,6 @@ def encoded_robot(built: Articulation) -> bytes:
 
 
 def _read_built(file: Path) -> _BuiltRobot | None:
-    """Return the robot in a file; None if the file is missing or damaged."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=_BuiltRobot, dec_hook=lambda kind, value: np.array(value))
     except (OSError, msgspec.DecodeError, InputError, ValueError):
@@ -245,7 +244,6 @@ def _silently(call: Callable[[], T]) -> tuple[T, bool]:
 
 @cache
 def _code() -> str:
-    """Return a digest of the code that builds robots."""
     package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
     for folder in ("sim", "core/description", "robots"):
         for file in sorted((package / folder).glob("*.py")):

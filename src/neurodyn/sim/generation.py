@@ -227,7 +227,6 @@ def batch_worlds(episodes: int, device: str) -> int:
 
 
 def _with_starts(robot: Robot, ground: str | None, reset_fraction: float | None) -> Robot:
-    """Return the robot with the requested ground and fraction of resets."""
     if ground is not None:
         robot.named_ground(ground)
         robot = msgspec.structs.replace(robot, ground=ground, ground_sampling=None)

@@ -120,7 +120,6 @@ def _links(model: "newton.Model", robot: Robot) -> tuple[Link, ...]:
 
 
 def _passive(model: Any, joint: int) -> dict[str, Any]:
-    """Return the passive quantities of a joint."""
     dof = int(model.joint_qd_start.numpy()[joint])
     values = {
         name: float(getattr(model, f"joint_{array}").numpy()[dof])

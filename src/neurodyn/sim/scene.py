@@ -196,7 +196,6 @@ class _SolidReader:
         self._field = int(geo.HFIELD)
 
     def solid(self, shape: int) -> Solid:
-        """Return a shape as a solid."""
         kind = int(self._type[shape])
         _, offset = self._groups[int(self._body[shape])]
         pose = compose(offset, self._transform[shape])

@@ -134,7 +134,6 @@ def _stands(model: Any, joints: np.ndarray, worlds: int) -> np.ndarray:
 def _compare(
     where: str, what: str, values: np.ndarray, labels: list[str], rows: np.ndarray | None, worlds: int
 ) -> None:
-    """Compare the rows of every world with the rows of world 0."""
     table = values.reshape(worlds, len(values) // worlds, -1)
     if table.dtype.kind == "U":
         differs = table != table[:1]

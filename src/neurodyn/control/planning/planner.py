@@ -242,5 +242,4 @@ class Planner:
 
 
 def _clear(values: Tensor | None, mask: Tensor) -> Tensor | None:
-    """Return values with zeros in some worlds."""
     return None if values is None else values.masked_fill(mask.view(-1, *[1] * (values.ndim - 1)), 0.0)

@@ -481,7 +481,6 @@ class RobotDynamics(Dynamics):
         raise self._wrong(f"{wrong}; valid: {width} finite numbers ({', '.join(names)})")
 
     def _wrong(self, what: str) -> RobotStoppedError:
-        """Stop the robot, and return the error of a measurement."""
         self.process.stop()
         return RobotStoppedError(f"{self.process.name}: stopped: observe(): {what}")
 

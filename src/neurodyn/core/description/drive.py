@@ -35,40 +35,6 @@ joint follows exactly, whatever the load [rad/s or m/s], or the input of the rob
 unit.
 """
 
-UNITS = {
-    "delay": "s",
-    "gain": "1",
-    "kp": "N m/rad",
-    "kd": "N m s/rad",
-    "per_command": "N m",
-    "offset": "N m",
-    "per_position": "N m/rad",
-    "per_velocity": "N m s/rad",
-    "effort_limit": "N m",
-    "saturation_effort": "N m",
-    "velocity_limit": "rad/s",
-    "lag": "s",
-    "coulomb": "N m",
-    "viscous": "N m s/rad",
-    "stribeck": "N m",
-    "stribeck_speed": "rad/s",
-    "stribeck_exponent": "1",
-    "load_motor": "1",
-    "load_external": "1",
-    "stribeck_load_motor": "1",
-    "stribeck_load_external": "1",
-    "square_load_motor": "1/(N m)",
-    "square_load_external": "1/(N m)",
-    "dead_band": "rad",
-    "supply": "1",
-    "stiffness": "N m/rad",
-    "elastic_damping": "N m s/rad",
-    "rotor_inertia": "kg m^2",
-    "backlash": "rad",
-    "bias": "rad",
-}
-"""Named parameters of a drive, and their units at a revolute joint."""
-
 ACTUATOR = "actuator."
 """Prefix of the names of the quantities of drives, such as "actuator.knee.kp"."""
 
@@ -77,11 +43,6 @@ _ABOVE_ZERO = (
     "effort_limit", "saturation_effort", "velocity_limit", "stribeck_speed", "stribeck_exponent", "stiffness",
     "rotor_inertia",
 )  # fmt: skip
-LOADS = (
-    "load_motor", "load_external", "stribeck_load_motor", "stribeck_load_external", "square_load_motor",
-    "square_load_external",
-)  # fmt: skip
-"""Parameters of friction that grows with the load of the gear."""
 
 
 class Drive(Config, frozen=True):
@@ -196,7 +157,7 @@ class Drive(Config, frozen=True):
 
     def __post_init__(self) -> None:
         signed = (*_SIGNED, "kp", "kd") if self.kind == "affine" else _SIGNED
-        least = {"longest_delay", *UNITS}.difference(signed, _ABOVE_ZERO)
+        least = {"longest_delay", *NUMBERS}.difference(signed, _ABOVE_ZERO)
         require_fields(self, above=_ABOVE_ZERO, least=least, finite=signed)
         require(self.updates is UNSET or self.updates >= 1, "updates", self.updates, "at least 1")
         require(
@@ -312,7 +273,7 @@ class Drive(Config, frozen=True):
             absent |= {"bias"}
         zero = DRIVE_KINDS[self.kind].zero if self.kind in DRIVE_KINDS else ()
         values = {}
-        for name in UNITS:
+        for name in NUMBERS:
             value = getattr(self, name)
             if name not in absent and (name in zero or value not in (None, UNSET)):
                 values[name] = 0.0 if value in (None, UNSET) else float(value)
@@ -322,13 +283,20 @@ class Drive(Config, frozen=True):
 
     def with_quantities(self, named: Mapping[str, float]) -> "Drive":
         """Return the drive with other values of its `quantities`."""
-        changes: dict[str, Any] = {what: named[what] for what in self.quantities() if what in UNITS}
+        changes: dict[str, Any] = {what: named[what] for what in self.quantities() if what in NUMBERS}
         for name, part in (("state", self.state), ("muscle", self.muscle)):
             if part is not UNSET:
                 changes[name] = part.with_quantities(named)
         return msgspec.structs.replace(self, longest_delay=self.longest_held_delay, **changes)
 
 
+NUMBERS = tuple(
+    name for name, kind in Drive.__annotations__.items()
+    if kind in (float, float | None, float | UnsetType) and name != "longest_delay"
+)  # fmt: skip
+"""Named parameters of a drive."""
+LOADS = tuple(name for name in NUMBERS if "load" in name)
+"""Parameters of friction that grows with the load of the gear."""
 _TIMES = ("time_constant", "release")
 _OF_MUSCLES = {
     "force": (1e-9, None), "speed": (1e-9, None), "passive": (0.0, None), "shortest": (None, 1.0 - 1e-6),

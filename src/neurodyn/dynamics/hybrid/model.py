@@ -166,7 +166,6 @@ class HybridDynamics(LearnedDynamics):
         return contact_layout(self.mechanism, rigid=True) if self._has_ground_contact else None
 
     def _chain(self) -> Sequence[ChainJoint]:
-        """Return the moving joints of the mechanism."""
         return self.mechanism.joints[: len(self.mechanism.joints) - self._hidden]
 
     @property
@@ -620,7 +619,6 @@ def _without_memory(rows: Rows, memory: int) -> Rows:
 
 
 def _unpickle(kind: type[HybridDynamics], attributes: dict[str, Any]) -> HybridDynamics:
-    """Unpickle a model."""
     model = kind.__new__(kind)
     vars(model).update({**attributes, "_threads": min(attributes["_threads"], available_cores())})
     return model

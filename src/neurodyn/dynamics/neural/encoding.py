@@ -199,7 +199,6 @@ class Encoding(nn.Module):
         self.register_buffer("_side_dt", self._side * self.dt, persistent=False)
 
     def _sense(self, config: ContactConfig, layout: ContactPointLayout) -> None:
-        """Prepare the inputs from contact points."""
         from neurodyn.geometry.contact_features import ContactFeatures  # loads Warp, which only contacts need
         from neurodyn.geometry.object_contacts import ObjectContacts, ObjectPoint, TreeContacts
 

@@ -100,7 +100,6 @@ def check(request: CheckRequest) -> RobotCheck:
 
 
 def _run_checks(request: CheckRequest, names: tuple[str, ...]) -> RobotCheck:
-    """Run some of the checks; errors: see `check`."""
     for name in ("worlds", "frames", "threads"):
         if (value := getattr(request, name)) < 1:
             raise InputError(f"{name} is {value}; valid: at least 1")

@@ -56,7 +56,6 @@ def policy_unit(policy: str) -> CUnit:
 
 
 def _act(config: PolicyConfig, network: PolicyNetwork, policy: str) -> tuple[CFunction, tuple[CArray, ...], str]:
-    """Return the function `act`, the memory and the network."""
     settings, actions = config.network, len(config.actions)
     observation = CArray("observation", len(config.observations), ", ".join(config.observations))
     inputs, memory = observation.width, [CArray(_LAST, actions, ", ".join(config.actions))]
@@ -135,7 +134,6 @@ class _Measured:
     shapes: tuple[tuple[int, ...], ...]
 
     def quantities(self, task: Task, tensors: tuple[Tensor, ...]) -> Quantities:
-        """Return the quantities in the form that the task reads."""
         values = {
             name: tensor.reshape(1, *shape)
             for name, shape, tensor in zip(self.names, self.shapes, tensors, strict=True)
@@ -144,7 +142,6 @@ class _Measured:
 
 
 def _around(task: Task) -> tuple[CFunction, ...]:
-    """Return the functions `observe` and `control` of a task."""
     measured = _measurements(task)
     commands = task.commands(1, torch.Generator()).shape[1]
     command = CArray(_COMMAND, commands, ", ".join(n for n in task.observations if n.startswith("command.")) or "")

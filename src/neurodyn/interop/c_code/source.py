@@ -169,7 +169,6 @@ def _comment(unit: CUnit) -> list[str]:
 
 
 def _declarations(unit: CUnit, name: str) -> str:
-    """Return the constants and types."""
     upper = name.upper()
     lines = [f"#ifndef {upper}_DOUBLE", f"#define {upper}_DOUBLE {int(unit.double)} /* precision of all numbers */"]
     lines += ["#endif", f"#if {upper}_DOUBLE", f"typedef double {name}_real;", "#else", f"typedef float {name}_real;"]
@@ -188,7 +187,6 @@ def _declarations(unit: CUnit, name: str) -> str:
 
 
 def _bodies(unit: CUnit, name: str, inline: str) -> str:
-    """Return the tables and the functions."""
     parts = [prelude(name), math_calls(unit.helpers)]
     for one in unit.functions:
         parts.append(f"{inline}{_signature(one, name)} {{\n{one.body}\n}}\n")
@@ -217,7 +215,6 @@ def _about(one: CFunction) -> str:
 
 
 def _class(unit: CUnit, name: str) -> list[str]:
-    """Return a class that holds the state."""
     lines = ["class Model {", " public:"]
     if unit.memory:
         lines += ["  Model() { reset(); }", f"  void reset() {{ {name}_reset(&state_); }}"]

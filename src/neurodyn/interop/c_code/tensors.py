@@ -90,7 +90,6 @@ class _Interpreter(torch.fx.Interpreter):
         self._what = what
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Apply an operator."""
         if target is operator.getitem:
             return args[0][args[1]]
         if _plain(args) and _plain(list(kwargs.values())):

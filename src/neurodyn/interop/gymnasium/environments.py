@@ -58,7 +58,6 @@ class _OpenedTask:
         self.observations = Box(-np.inf, np.inf, (len(self.task.observations),), np.float32)
 
     def worlds(self, count: int, seed: int) -> PolicyEnvironment:
-        """Start worlds."""
         where, robots = self._where, self._robots
         return PolicyEnvironment(
             self.task, where.dynamics, where.starts(self.task, seed), count, seed=seed, penalty=self._penalty,

@@ -223,7 +223,6 @@ class NeuralLearner(WindowLearner):
         return loss
 
     def _clip(self, gradients: Sequence[Tensor | None]) -> list[Any]:
-        """Return gradients clipped to the norm `clip`."""
         norm = torch.stack([g.norm() for g in gradients if g is not None]).norm()
         factor = (self.clip / (norm + 1e-12)).clamp_max(1.0)
         return [None if g is None else factor * g for g in gradients]

@@ -201,7 +201,6 @@ class WorldModelLearner(WindowLearner):
         self._batch = (self._append_conditions(self._sampler.draw()), ends)
 
     def _append_conditions(self, batch: Windows) -> Windows:
-        """Return windows with conditions appended to their controls."""
         return replace(batch, control=self._model.with_conditions(batch.control, batch.parameters))
 
     def windows(self) -> int:

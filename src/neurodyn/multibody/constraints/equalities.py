@@ -93,7 +93,6 @@ def _norm(values: Sequence[Any]) -> Any:
 
 
 def _scalar_rows(contacts: Contacts, equality: Equality, weights: InverseWeights) -> ConstraintRows:
-    """Return the row of an equality of joints or tendons."""
     names = [equality.first, *([equality.second] if equality.second else [])]
     ends = [_scalar(contacts, equality, name, weights) for name in names]
     coefficients = [contacts.scope(f"{EQUALITY}{equality.name}.c{k}") for k in range(5 if equality.second else 1)]

@@ -183,7 +183,6 @@ class SurfaceContacts:
         *,
         flat: bool,
     ) -> list[tuple[list[int], list[Any]]]:
-        """Return the items with the results of the search in the program for each pair."""
         margins = [self._numbers_of(one.surface)["margin"] for one in pairs]
         hulls, results = self._mechanism.hulls or {}, []
         given = [((at[0], at[1]), values[0], (values[1:16], values[16:31])) for at, values in items]
@@ -236,7 +235,6 @@ class SurfaceContacts:
         return compliance_of(self._contacts.scope, f"{start}.solref", f"{start}.solimp", self._contacts.dt)
 
     def _weight(self, surface: ContactSurface, link: int, centre: Any) -> Any:
-        """Return A of a contact of a link with the world."""
         return self._body(link, centre) * self._edge(surface)
 
     def _edge(self, surface: ContactSurface) -> Any:
@@ -315,7 +313,6 @@ class _SurfaceNumbers:
         self.common = [value for what, value in first.items() if self._same[what]]
 
     def varied(self, surface: dict[str, Any]) -> list[Any]:
-        """Return the block of a surface."""
         return [value for what, value in surface.items() if not self._same[what]]
 
     def named(self, common: Sequence[Any], own: Sequence[Any]) -> dict[str, Any]:

@@ -194,7 +194,6 @@ class _PointSurfaces:
         self._shapes = contacts.tree.mechanism.ground_shapes or {}
 
     def friction(self, shape: str) -> Any:
-        """Return the coefficient of a shape."""
         return self._friction(self._constraints.quantity("friction", shape))[0]
 
     def compliance(self, shape: str = "") -> Compliance:
@@ -208,7 +207,6 @@ class _PointSurfaces:
         return self._compliances[names]
 
     def weight(self, link: int, shape: str) -> Any:
-        """Return A of the contacts of a shape of a link."""
         name = self._constraints.quantity("friction", shape)
         centre = (self._shapes[shape].centre or None) if shape in self._shapes else None
         if (link, name, centre) not in self._weights:

@@ -227,7 +227,6 @@ room += 3 * by; ++count;
         return " || ".join([*parts, *([f"ANY({' | '.join(masks)})"] if masks else [])]) or "false"
 
     def _each_contact(self, *body: str) -> str:
-        """Return a loop over the contacts."""
         if not self.points:
             return ""
         lines = "\n".join(body)

@@ -51,7 +51,6 @@ class _SweepsWriter:
         self._first_row = [sum(1 + count for count in kind.tangents[:p]) for p in range(self.points)]
 
     def forward(self) -> str:
-        """Return the code of the sweeps."""
         taped = self.kind.adjoint == "taped"
         lines = [self._touching(), *(f"real x{i} = 0; real y{i} = 0;" for i in range(self.rows))]
         lines += [f"if ({self._any()})", f"for (int sweep = 0; sweep < {self.kind.count}; ++sweep) {{"]

@@ -197,8 +197,6 @@ class _Nearest:
     faced: Any
 
     def or_better(self, flag: Any, other: "_Nearest") -> "_Nearest":
-        """Return `other` where a flag is 1, else this one."""
-
         def chosen(mine: Any, theirs: Any) -> Any:
             if isinstance(mine, list):
                 return [chosen(a, b) for a, b in zip(mine, theirs, strict=True)]

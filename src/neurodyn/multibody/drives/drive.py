@@ -300,7 +300,6 @@ DRIVE_KINDS.add("muscle", replace(DRIVE_KINDS["muscle"], torque=muscle_force, da
 
 
 def _normalised_length(number: Number, q: Any) -> tuple[Any, Any]:
-    """Return the normalised length L and the optimal length."""
     least, span = number("muscle.lengths.lower"), number("muscle.spans.lower")
     optimal = (number("muscle.lengths.upper") - least) / (number("muscle.spans.upper") - span)
     return span + (q - least) / optimal, optimal

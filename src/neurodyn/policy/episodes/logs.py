@@ -301,7 +301,6 @@ class _Plan:
         return _Batch(self, bounds, policy, derive_seed(self.seed, "log", number))
 
     def splits(self, episodes: int, number: int) -> np.ndarray:
-        """Return the split of each episode of batch `number`."""
         return assign_splits(episodes, derive_seed(self.seed, "log split", number), test=self.test)
 
     def outcomes(self, ended: list[list[EpisodeOutcomes]]) -> dict[str, EpisodeOutcomes]:

@@ -311,7 +311,6 @@ class _Runner(OurRanks, OnPolicyRunner):
     """rsl_rl's runner with our ranks and way to collect."""
 
     def learn(self, num_learning_iterations: int, init_at_random_ep_len: bool = False) -> None:
-        """Run some updates."""
         alg, world = self.alg, self.env
         if not (isinstance(alg, PPO) and alg.collects(world)):
             super().learn(num_learning_iterations, init_at_random_ep_len)

@@ -213,7 +213,6 @@ class Disturbances:
 
     @property
     def _delays(self) -> list[str]:
-        """Names of the delays of readings."""
         return [name for name in self._single if name.startswith(_DELAY) and name != _LATE]
 
     def begin(

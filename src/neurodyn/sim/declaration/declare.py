@@ -215,7 +215,6 @@ class _Draft:
         return self.tree
 
     def robot(self, **change: Any) -> Robot:
-        """Return the current draft of the robot."""
         return from_dict(self.tree | change, Robot).locate(self.facts.path.resolve().parent)
 
     def _decide(self, what: str, value: str, why: str) -> None:
@@ -286,7 +285,6 @@ class _Draft:
         return choose_contact_points(robot, full_position(robot, nominal), self.budget)
 
     def _contact(self, chosen: ChosenPoints) -> ContactPointLayout:
-        """Declare the chosen contact points and the grounds."""
         selection, layout = chosen.selection, chosen.layout
         assert selection is not None
         assert layout is not None

@@ -181,7 +181,6 @@ def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPoin
 
 
 def _selection(robot: Robot, shapes: list[_Shape], chosen: list[_Shape], vertices: int) -> ChosenPoints:
-    """Return a selection of shapes on the built robot."""
     names = tuple(label_pattern(shape.name) for shape in chosen)
     selection = ContactPointSelection(
         shapes=("*",) if len(names) == len(shapes) else names, vertices=vertices, distinct=True

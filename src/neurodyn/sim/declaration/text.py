@@ -41,7 +41,6 @@ def shorten(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 
 
 def _keys(group: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Return patterns and names that match a group."""
     if (pattern := pattern_of(group, names)) is not None:
         return [pattern]
     for ending in (True, False):  # left_knee and right_knee; knee_left and knee_right
@@ -69,7 +68,6 @@ def pattern_of(group: Sequence[str], names: Sequence[str]) -> str | None:
 
 
 def _common_prefix(words: Sequence[str]) -> str:
-    """Return the longest common prefix of words."""
     least, most = min(words), max(words)
     same = next((i for i, (a, b) in enumerate(zip(least, most, strict=False)) if a != b), min(len(least), len(most)))
     return least[:same]

@@ -144,7 +144,6 @@ class _DriveReader:
         return Drive(**law, **attachment, **self._ranges(number))
 
     def _law(self, number: int) -> dict[str, Any]:
-        """Return gain and bias."""
         mujoco, model = self._mujoco, self._model
         gain, bias = mujoco.mjtGain(model.actuator_gaintype[number]), mujoco.mjtBias(model.actuator_biastype[number])
         gains, biases = (getattr(model, f"actuator_{what}prm")[number].tolist() for what in ("gain", "bias"))
@@ -333,7 +332,6 @@ class _DriveWriter:
             self._joints[robot.joints[0].name] = next(joint for joint in spec.joints if joint.type == free)
 
     def transmission(self, actuator: Any, factors: Mapping[str, float]) -> None:
-        """Attach an actuator to joints."""
         if len(factors) == 1:
             ((joint, factor),) = factors.items()
             actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_JOINT, joint, factor
@@ -344,7 +342,6 @@ class _DriveWriter:
         actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_TENDON, tendon.name, 1.0
 
     def tendons(self, actuator: Any, factors: Mapping[str, float]) -> None:
-        """Attach an actuator to a tendon of the asset."""
         ((name, factor),) = factors.items()
         own = {quantity_name(one.name, f"tendon{index}"): one for index, one in enumerate(self._spec.tendons)}
         own[name].name = own[name].name or name
@@ -373,7 +370,6 @@ class _DriveWriter:
         )
 
     def crank(self, actuator: Any, crank: SliderCrank) -> None:
-        """Attach an actuator to a slider with a rod."""
         actuator.trntype, actuator.gear[0] = self._kinds.mjTRN_SLIDERCRANK, crank.factor
         actuator.cranklength = crank.rod
         actuator.target = self._site(actuator.name, crank.link, crank.point)

@@ -257,7 +257,6 @@ class BodyTree:
 
 
 def _joint_motion(kind: str, axis: np.ndarray, amount: float) -> np.ndarray:
-    """Return the motion of a joint with one axis as a pose."""
     if kind == "prismatic":
         return np.concatenate([amount * axis, [0, 0, 0, 1.0]])
     return np.concatenate([np.zeros(3), np.sin(amount / 2) * axis, [np.cos(amount / 2)]])

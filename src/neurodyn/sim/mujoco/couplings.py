@@ -281,7 +281,6 @@ def read_medium(model: Any, links: ModelLinks) -> Medium | UnsetType:
 
 
 def _inertia_box(model: Any, body: int, link: str, frame: Pose) -> ImmersedBody:
-    """Return the box with the same inertia as a body."""
     moments, mass = model.body_inertia[body], float(model.body_mass[body])
     squares = [max(float(moments.sum() - 2.0 * moments[axis]), 1e-15) * 6.0 / mass for axis in range(3)]
     x, y, z = (square**0.5 for square in squares)
@@ -290,7 +289,6 @@ def _inertia_box(model: Any, body: int, link: str, frame: Pose) -> ImmersedBody:
 
 
 def _ellipsoid(model: Any, geom: int, link: str, frame: Pose) -> ImmersedBody:
-    """Return a geom as an ellipsoid."""
     first, second, third = map(float, model.geom_size[geom])
     kind = _ROUND.get(int(model.geom_type[geom]))
     if kind == "sphere":

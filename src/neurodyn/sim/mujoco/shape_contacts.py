@@ -207,7 +207,6 @@ class _SurfaceReader(_PairReader):
         return ShapeContact(first=self._shape(first), second=self._shape(second), surface=self.surface(numbers))
 
     def surface(self, numbers: ContactNumbers) -> str:
-        """Return the name of the surface with these parameters."""
         if numbers not in self.surfaces:
             slide, across, torsion, roll, roll_across = (max(x, _LEAST_FRICTION) for x in numbers.friction)
             self.surfaces[numbers] = ContactSurface(
