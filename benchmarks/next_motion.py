@@ -6,9 +6,10 @@ with all its shapes and a floor, and `adapt` runs on both logs.
 
     python benchmarks/next_motion.py --kind arm air --seeds 0-9 --folder runs/stand_ins --json next_motion.json
 
-tells how often there is a contact, or a limit is exceeded, how often the widest interval of the quantities that were
-told, or that the motion was said to tell, is at most half as wide, and how many intervals became as narrow as promised
-(within a quarter). Runs are kept in the folder.
+tells how often there is a contact, or a limit is exceeded; how often a motion promises to halve an interval, and how
+often that of the quantity that it is designed for became at most half as wide; the same of the widest interval of the
+quantities that were told, or that the motion was said to tell, whether or not any motion was said to halve it; and how
+many intervals became as narrow as promised (within a quarter). Runs are kept in the folder.
 """
 
 import argparse
@@ -212,7 +213,11 @@ def narrowed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     known = told | {name for name, (_, then) in promised.items() if then < 0.7}
     old, new = widths(before), widths(after)
     widest = max(known & set(new), key=old.__getitem__)
+    target = before["next"]["target"]
+    now, then = promised[target]
     return {
+        "target": target, "target_promised": then / now,
+        "target_ratio": new[target] / old[target] if target in new and old[target] > 0.0 else 1.0,
         "widest": widest, "ratio": new[widest] / old[widest],
         "promised": promised[widest][1] / promised[widest][0] if widest in promised else None,
         "told": [len(told), sum(one.get("said", True) for one in after["parameters"])],
@@ -247,6 +252,8 @@ def main() -> None:
         "beyond_joint_or_torque_limits": sum(
             one["beyond_joint_limits"] or one["beyond_torque_limits"] for one in moved
         ),
+        "halves_promised": sum(one["target_promised"] <= 0.5 for one in moved),
+        "promised_and_halved": sum(one["target_promised"] <= 0.5 and one["target_ratio"] <= 0.5 for one in moved),
         "widest_halves": sum(one["ratio"] <= 0.5 for one in moved),
         "promises": sum(len(one["promises"]) for one in moved),
         "promises_kept": sum(a <= _NEARLY * p for one in moved for p, a in one["promises"].values()),

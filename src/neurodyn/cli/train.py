@@ -296,7 +296,7 @@ def next_motion(
             f"{run}: {motion.why_not}; valid: other limits (--limits FILE), or a longer motion (--seconds)"
         )
     print(f"{run / motion.file}: {motion.seconds:g} s, from rest to rest in {motion.pose}")
-    for text in motion.tells:
+    for text in (*motion.tells, *motion.beyond):
         print(f"  {text}")
     for kind, source in motion.sources.items():
         print(f"{kind}: {source}")

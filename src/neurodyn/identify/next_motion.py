@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""The motion to log next: safe to run, and the one whose log narrows the widest intervals.
+"""The motion to log next: safe to run, and the one whose log halves the widest interval that a motion can.
 
-A motion has parts, each of which starts and ends at rest in the robot's pose (`motion_waves`): joints move between
+A motion has parts, each of which starts and ends at rest in the robot's pose (`motion.waves`): joints move between
 random positions as fast as the limits allow, or as sums of sines. These are targets of drives; a robot that takes
 torques follows them with a controller of its own, as torques alone would drift: the torques to expect are those of
 inverse dynamics. Where joints without a motor move too, or the base, torques are sums of sines themselves, without mean
 and trend; the robot then comes to rest, but not in the same place.
 
 A candidate is played in the identified model. It is made smaller until targets and resulting motion keep the limits
-(`motion_limits`), links keep clear of each other and of the floor (`sim.mujoco.clearance`), the robot does not fall and
-ends where it began. With the information H of the logs on the coordinates (priors included) and C of a candidate, the
-best has the smallest sum of variances (A-optimality, in standard deviations of priors)
-
-$$\mathrm{tr}\,(H + C)^{-1}$$
-
-which widest intervals dominate. Parts that are safe in samples of the posterior, too, are added, the best first, until
-the widest interval that the logs tell is expected to halve. What is expected counts the windows that a fit to both logs
-compares, and no more; and the part of a deviation that is not noise (`Identifiability.moved`) stays.
+(`motion.limits`), links keep clear of each other and of the floor (`sim.mujoco.clearance`), the robot does not fall and
+ends where it began. What the candidates tell decides for which quantity the motion is designed: the widest interval
+that parts of them, played for as long as allowed, halve (`motion.expected_widths`). Further candidates change the best
+one for it. Parts that are safe in samples of the posterior, too, are added, the best first, until the interval is
+expected to be narrow enough. What is expected counts the windows that a fit to both logs compares, and no more. Of
+wider intervals it is said why no motion narrows them.
 """
 
 import csv
@@ -42,6 +39,7 @@ from neurodyn.identify.confidence.certainty import posterior_sample, value_of
 from neurodyn.identify.fit.intervals import Identifiability
 from neurodyn.identify.fit.least_squares import reduce
 from neurodyn.identify.inverse_dynamics import TorqueModel, TorqueSamples
+from neurodyn.identify.motion.expected_widths import HALF, ExpectedWidths, PartChoice
 from neurodyn.identify.motion.limits import MotionLimits
 from neurodyn.identify.motion.roles import Pose, Role
 from neurodyn.identify.motion.waves import moves, sines
@@ -65,6 +63,8 @@ _PART, _SETTLE = 20.0, 1.5
 _MOVES = 0.7
 """Share of commands that move between positions rather than as sums of sines."""
 _SMALLER, _TRIES, _LEAST_SHARE = 0.8, 12, 0.02
+_LEAST_STEP = 0.9
+"""Largest share of a motion beyond a limit that is tried next: torques of gravity hardly fall with a motion's size."""
 _ROOM = 0.9
 """Share of the limits that targets use: what follows them overshoots."""
 _WINDOWS, _WINDOWS_FINALLY = 8, 24
@@ -75,7 +75,10 @@ _FLAT = 0.5
 """Cosine of the tilt beyond which a floating robot counts as fallen."""
 _BACK, _STILL = 0.05, 0.05
 """Distance from the pose at the end, as a share of the range, and speed, as a share of the limit."""
-_NAMED = 6
+_NAMED, _EXPLAINED = 6, 3
+"""Most quantities that a motion is said to narrow, and that it is said why none does."""
+_REDRAWN = 0.7
+"""Share of the joints that keep their motion when the best candidate is changed."""
 _POSES = 30
 """Frames of least motion in the logs that may be the pose of rest."""
 _CHECKED, _CHECKED_FINALLY = 12.5, 50.0
@@ -144,71 +147,45 @@ class _MotionSearch:
         self.fitted, self.samples = values, drawn
         self.pose = self._pose()
         self.clearance, self.unchecked = self._clearance()
-        told = torch.nan_to_num(analysis.deviations, posinf=1.0).clamp(max=1.0)
-        self._moved = torch.zeros_like(told) if analysis.moved is None else torch.minimum(analysis.moved, told)
-        self._noisy = (told.square() - self._moved.square()).clamp_min(0.0).sqrt()
-        self._inflation = self._inflations()
-        self.information = self._with(torch.zeros_like(analysis.information), 0)
+        self.widths = ExpectedWidths(analysis, fitting.shares_with)
 
     def run(self, out: Path) -> NextMotion:
-        """Search parts, and write as many as it takes for the widest interval to halve, each safe in the posterior."""
-        found: list[tuple[float, MotionCandidate]] = []
-        for _ in range(self.settings.proposals):
-            if (candidate := self._safe(self._waves())) is not None:
-                found.append((self._score(candidate.gained, 1), candidate))
-        found.sort(key=lambda one: one[0])
-        for _ in range(self.settings.proposals // 2 if found else 0):  # redraw some joints of the best
-            waves = self._waves()
-            kept = torch.from_numpy(self.rng.random(waves.shape[1]) < 0.7)
-            if (candidate := self._safe(torch.where(kept, found[0][1].waves, waves))) is not None:
-                found.append((self._score(candidate.gained, 1), candidate))
-                found.sort(key=lambda one: one[0])
-        left, parts = [candidate for _, candidate in found], list[MotionCandidate]()
-        gained = torch.zeros_like(self.information)
-        while left and len(parts) < max(1, int(self.settings.proposal_seconds / _PART)):
-            best = min(left, key=lambda one: self._score(gained + one.gained, len(parts) + 1))
-            left.remove(best)
-            if (safe := self._safe(best.waves, best.share, sampled=True)) is None:
-                continue
-            parts.append(safe)
-            gained = gained + safe.gained
-            if self._halves(gained, len(parts)):
-                break
-        return self._write(parts, gained, out) if parts else self._nothing()
+        """Search parts for the widest interval that they halve, and write those that are safe in the posterior."""
+        pool = [found for _ in range(self.settings.proposals) if (found := self._safe(self._waves())) is not None]
+        if not pool:
+            return self._nothing()
+        choice = self._choose(pool)
+        for _ in range(self.settings.proposals // 2):  # redraw some joints of the best
+            best, waves = pool[choice.order[0]], self._waves()
+            kept = torch.from_numpy(self.rng.random(waves.shape[1]) < _REDRAWN)
+            if (found := self._safe(torch.where(kept, best.waves, waves))) is not None:
+                pool.append(found)
+                choice = self.widths.parts(choice.target, [one.gained for one in pool], self._seconds, self._most)
+        safe: list[MotionCandidate | None] = [None] * len(pool)
+        while pool:
+            choice = self._choose(pool)
+            new = next((k for k in choice.order if safe[k] is None), None)
+            if new is None:
+                return self._write(pool, choice, out)
+            sampled = self._safe(pool[new].waves, pool[new].share, sampled=True)
+            if sampled is None:
+                del pool[new], safe[new]
+            else:
+                pool[new] = safe[new] = sampled
+        return self._nothing()
 
-    def _halves(self, gained: Tensor, parts: int) -> bool:
-        """Return whether the widest interval that the logs tell becomes half as wide."""
-        now, then = self._deviations(gained, parts)
-        told = (now < self.settings.undetermined_above) & ~self.analysis.bound
-        if not bool(told.any()):
-            return False
-        widest = int(torch.where(told, now, -1.0).argmax())
-        return float(then[widest]) <= 0.5 * float(now[widest])
+    def _choose(self, pool: Sequence[MotionCandidate]) -> PartChoice:
+        return self.widths.choose([one.gained for one in pool], self._seconds, self._most)
 
-    def _with(self, gained: Tensor, parts: int) -> Tensor:
-        """Return the information of a fit to the logs and to a motion of some parts, priors included, shape [n, n]."""
-        own, further = self.fitting.shares_with(parts * self.frames * self.dt) if parts else (1.0, 0.0)
-        known = (own * self.analysis.information + further * gained) / self._inflation
-        return known + torch.eye(len(known), dtype=torch.float64)
+    @property
+    def _seconds(self) -> float:
+        """Length of a part [s]."""
+        return self.frames * self.dt
 
-    def _deviations(self, gained: Tensor, parts: int) -> tuple[Tensor, Tensor]:
-        """Return the standard deviations of coordinates now and with the log of a motion, in the prior's, shape [n]."""
-        both = self.information, self._with(gained, parts)
-        before, then = (torch.linalg.inv(h).diagonal().clamp_min(0.0).sqrt() for h in both)
-        now = torch.maximum(before, self._noisy)
-        return torch.hypot(now, self._moved), torch.hypot(now * then / before, self._moved)
-
-    def _inflations(self) -> Tensor:
-        """Return the divisor of information with which standard deviations are those of the intervals, shape [n, n]."""
-        known = self.analysis.information / max(self.analysis.variance, 1.0)
-        plain = torch.linalg.inv(known + torch.eye(len(known), dtype=torch.float64)).diagonal().clamp_min(1e-12).sqrt()
-        told = self._noisy.clamp(max=0.99)
-        # For one coordinate with prior precision 1, the information behind a standard deviation d is 1 / d^2 - 1.
-        ratio = ((1.0 / plain.clamp_max(0.99).square() - 1.0) / (1.0 / told.clamp_min(1e-6).square() - 1.0)).clamp(
-            1.0, 400.0
-        )
-        root = ratio.sqrt()
-        return max(self.analysis.variance, 1.0) * root[:, None] * root
+    @property
+    def _most(self) -> int:
+        """Most parts."""
+        return max(1, int(self.settings.proposal_seconds / _PART))
 
     # What moves.
 
@@ -372,7 +349,11 @@ class _MotionSearch:
         if text:
             share = torch.ones(self.spec.nu, dtype=torch.float64)
             for command, role in enumerate(self.roles):
-                share[command] = _SMALLER if role.joint is None else 0.97 / worst[role.joint].clamp_min(0.97)
+                excess_of = None if role.joint is None else float(worst[role.joint])
+                if excess_of is None:
+                    share[command] = _SMALLER
+                elif excess_of > 1.0:
+                    share[command] = min(_LEAST_STEP, 0.97 / excess_of)
             return text, share.clamp_min(0.3)
         return self._end_fault(joints, rates), None
 
@@ -484,11 +465,10 @@ class _MotionSearch:
         information = reduce(residuals, residuals.normal(residuals.start(self.x[None])))[0][0].sum(0)
         return information[:n, :n] * (total / len(starts))
 
-    def _score(self, gained: Tensor, parts: int) -> float:
-        return float(torch.linalg.inv(self._with(gained, parts)).trace())
-
-    def _write(self, parts: Sequence[MotionCandidate], gained: Tensor, out: Path) -> NextMotion:
-        now, then = self._deviations(gained, len(parts))
+    def _write(self, pool: Sequence[MotionCandidate], choice: PartChoice, out: Path) -> NextMotion:
+        parts = [pool[k] for k in choice.order]
+        seconds = len(parts) * self._seconds
+        now, then = self.widths.now, self.widths.then(choice.gained, seconds)
         commands = torch.cat([part.commands for part in parts])
         if self._torque_driven:
             places = [self._q[role.joint or 0] for role in self.roles]
@@ -504,6 +484,7 @@ class _MotionSearch:
                 )
         write_text(out / EXPECTED, _table(self.dt, expected))
         free = torch.where(self.analysis.bound, 0.0, now - then)  # an interval at a bound says nothing
+        free[choice.target] = torch.inf
         order = [k for k in free.argsort(descending=True)[:_NAMED].tolist() if float(free[k]) > 0.0]
         coordinates, reach = self.fitting.space.coordinates, student_t(self.analysis.degrees, CONFIDENCE)
         return NextMotion(
@@ -517,7 +498,29 @@ class _MotionSearch:
                 if now[k] < 1.0 or then[k] < self.settings.undetermined_above
             ],
             expected=EXPECTED, pose=self.pose.source, limits=self.limits.by_joint(), sources=self._sources(),
+            target=coordinates[choice.target].name, beyond=self._beyond(pool, choice),
         )  # fmt: skip
+
+    def _beyond(self, pool: Sequence[MotionCandidate], choice: PartChoice) -> list[str]:
+        """Return why no motion halves the widest intervals that the logs tell, as far as they are not halved."""
+        now, least = self.widths.now, float(self.widths.now[choice.target])
+        told = (now < self.settings.undetermined_above) & ~self.analysis.bound
+        wider = told & ((now > least) if choice.ratio <= HALF else (now > 0.0))
+        order = torch.where(wider, now, -1.0).argsort(descending=True)[: min(_EXPLAINED, int(wider.sum()))]
+        return [self._why_not(k, pool) for k in order.tolist()]
+
+    def _why_not(self, k: int, pool: Sequence[MotionCandidate]) -> str:
+        coordinates, reach = self.fitting.space.coordinates, student_t(self.analysis.degrees, CONFIDENCE)
+        found = self.widths.parts(k, [one.gained for one in pool], self._seconds, self._most)
+        now, floor = float(self.widths.now[k]), float(self.widths.floor[k])
+        rival = self.widths.rival(k, found.gained, len(found.order) * self._seconds)
+        why = "it has too little effect in them"
+        if floor > HALF * now:
+            why = "windows of other lengths place it as far apart, and further motion does not take that away"
+        elif rival is not None:
+            why = f"{coordinates[rival].name} has nearly the same effect in them"
+        widths = [_width(coordinates[k], self.x[k], reach * torch.tensor(one)) for one in (now, now * found.ratio)]
+        return f"no motion within these limits narrows {coordinates[k].name} from {widths[0]} below {widths[1]}: {why}"
 
     def _sources(self) -> dict[str, str]:
         sources = dict(self.limits.sources)

@@ -366,6 +366,9 @@ class NextMotion(Record, frozen=True):
             "torque" or "command".
         limits: Limits of each joint: lower, upper, speed, acceleration (averaged over 50 ms), torque.
         sources: Where the limits come from, by kind, and what was checked for contacts.
+        target: The quantity that it is designed for: the one with the widest interval that a motion halves, or else
+            narrows most.
+        beyond: Why no motion halves wider intervals.
     """
 
     file: str
@@ -379,6 +382,8 @@ class NextMotion(Record, frozen=True):
     kind: str = ""
     limits: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
     sources: dict[str, str] = msgspec.field(default_factory=dict)
+    target: str = ""
+    beyond: list[str] = msgspec.field(default_factory=list)
 
 
 class DelayFigures(Record, frozen=True):

@@ -301,7 +301,7 @@ class AdaptationSettings(IdentificationSettings, frozen=True):
     ladder: bool = True
     refits: int = 24
     reference_steps: int = 300
-    proposals: int = 8
+    proposals: int = 12
     seconds: tuple[float, ...] = (0.05, 1 / 6, 0.5, 1.0)
     rollouts: int = 0
 

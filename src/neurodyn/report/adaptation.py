@@ -223,4 +223,5 @@ def next_lead(result: IdentificationFigures) -> str:
     told = f" It {motion.tells[0]}." if motion.tells else ""
     sources = "; ".join(f"{kind}: {source}" for kind, source in motion.sources.items())
     kept = f" {capital(sources)}." if sources else ""
-    return f"{motion.file}: {motion.seconds:g} s, from rest to rest in {motion.pose}.{told}{kept}"
+    beyond = "".join(f" {capital(one)}." for one in motion.beyond)
+    return f"{motion.file}: {motion.seconds:g} s, from rest to rest in {motion.pose}.{told}{beyond}{kept}"

@@ -51,8 +51,9 @@ _SHARE = 0.25
 
 _LOG, _MOST_LOGS = 10.0, 4
 """Mean length from which recorded runs count as logs [s], and the most that add windows to a stage."""
-_LONG, _MOST_MINUTES = 60.0, 8
-"""Length [s] of which each counts as a log in one of several runs, and the most with these."""
+_LONG, _MOST_MINUTES, _NEARLY = 60.0, 8, 0.05
+"""Length [s] of which each counts as a log in one of several runs, the most with these, and the share of a length that
+may lack: of a log of 120 s, import leaves less."""
 _EXACT = 1e-5
 """Noise of positions below which initial states are those of the log [rad or m]: that of a simulator."""
 _FINE = 1.25e-3
@@ -579,7 +580,7 @@ def most_windows(stage: FitStage, frames: int, recorded: float, runs: Sequence[f
     if runs and sum(runs) >= _LOG * len(runs):
         logs = min(_MOST_LOGS, len(runs))
         if len(runs) > 1:
-            logs = max(logs, min(_MOST_MINUTES, sum(int(each / _LONG) for each in runs)))
+            logs = max(logs, min(_MOST_MINUTES, sum(int(each / _LONG + _NEARLY) for each in runs)))
     return min(logs * stage.windows, max(1, math.ceil(_OVERLAP * recorded / frames)))
 
 
