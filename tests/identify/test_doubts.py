@@ -20,9 +20,10 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.identify import AdaptationSettings
+from neurodyn.identify.doubts import log_columns
 from neurodyn.identify.doubts.checks import DOUBTS, doubts_about
 from neurodyn.identify.doubts.evidence import Evidence, FitEvidence
-from neurodyn.identify.doubts.log_columns import fits_with_other_columns
+from neurodyn.identify.doubts.log_columns import _changes, fits_with_other_columns
 from neurodyn.identify.doubts.log_doubts import doubts_of, explaining
 from neurodyn.identify.doubts.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
 from neurodyn.identify.doubts.run_influence import decided_by_one_run, of_influences
@@ -41,6 +42,7 @@ from neurodyn.identify.result import (
     Rung,
 )
 from neurodyn.identify.sensors import behind_log
+from neurodyn.robots import load
 from tests.identify.two_joint_arm import declared, plant, write_log
 
 SETTINGS = AdaptationSettings(networks=False, rollouts_each=20, seconds=(0.05, 0.3))
@@ -68,9 +70,11 @@ def climb(sound: Store, fitted: FitModel) -> Climb:
     return Ladder(sound, 0, SETTINGS).climb({DECLARED: fitted.dynamics(sound, 1)})
 
 
-def harmed(store: Store, path: Path, harm: Callable[[Rows], None], delay: Delay | None = None) -> Store:
-    """Write a log with changed columns q, qd and u, each of shape [episodes, frames + 1, joints]."""
-    rows = np.asarray(store.frames[0 : len(store.frames)]).reshape(len(store.lengths), -1, 6).copy()
+def harmed(
+    store: Store, path: Path, harm: Callable[[Rows], None], delay: Delay | None = None, *, frames: int | None = None
+) -> Store:
+    """Write a log, or its first frames, with changed columns q, qd and u, each [episodes, frames + 1, joints]."""
+    rows = np.asarray(store.frames[0 : len(store.frames)]).reshape(len(store.lengths), -1, 6)[:, :frames].copy()
     columns = {"q": rows[..., :2], "qd": rows[..., 2:4], "u": rows[..., 4:]}
     harm(columns)
     header = StoreHeader(spec=store.header.spec, source="log")
@@ -215,6 +219,28 @@ def test_other_columns_fit_better_only_if_they_are_wrong(
     store = harmed(sound, tmp_path / "log.h5", harm)
     found = list(fits_with_other_columns(evidence_of(store, fitted, climb)))
     assert [one.name for one in found] == ([] if cause is None else [cause])
+
+
+def test_seconds_of_a_log_tell_nothing_of_its_columns(sound: Store, fitted: FitModel, climb: Climb, tmp_path: Path):
+    store = harmed(sound, tmp_path / "log.h5", swap("q", "qd"), frames=61)
+    assert list(fits_with_other_columns(evidence_of(store, fitted, climb))) == []
+
+
+@pytest.mark.parametrize(("after", "found"), [(1.5, []), (0.5, ["degrees"])])
+def test_a_model_that_predicts_worse_than_rest_does_not_judge_columns(
+    after: float, found: list[str], sound: Store, fitted: FitModel, climb: Climb, monkeypatch: pytest.MonkeyPatch
+):
+    def shares(model: Any, evidence: Any, windows: Any, factor: float = 1.0) -> torch.Tensor:
+        return torch.full((3, 2), 3.0 if factor == 1.0 else after)
+
+    monkeypatch.setattr(log_columns, "_shares", shares)
+    assert [one.name for one in fits_with_other_columns(evidence_of(sound, fitted, climb))] == found
+
+
+def test_metres_are_not_swapped_with_radians():
+    spec = load("cartpole").spec
+    changes = [one.what for one in _changes(spec, torch.ones(2), 20) if "swapped" in one.name]
+    assert changes == []
 
 
 def value(name: str, number: float, nominal: float, *, bound: bool = False) -> IdentifiedParameter:

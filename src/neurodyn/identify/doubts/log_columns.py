@@ -3,7 +3,8 @@
 
 Each such change is applied to short windows of the log, and the declared and the adapted model are rolled out along
 them. A log whose columns are right fits no change better; errors are relative to the motion of each joint, so that a
-change of units or order does not make them smaller by itself.
+change of units or order does not make them smaller by itself. A model that predicts worse than that nothing moves, also
+after the change, and a log of a second tell nothing of its columns.
 """
 
 import math
@@ -30,6 +31,8 @@ _SHIFTS = (0.03, 0.06, 0.1, 0.15, 0.2)
 """Shifts of the commands [s], either way."""
 _BETTER = 0.7
 """Error after a change, relative to the best error without one, below which the change is real."""
+_SENSE, _LEAST_WINDOWS = 0.8, 8
+"""Error after a change, relative to the motion, below which the model says anything of the log, and fewest windows."""
 _EXPLAINED = 0.05
 """Error relative to the motion below which nothing is looked for."""
 _WORST = 6
@@ -48,12 +51,14 @@ class Change:
         what: The change in words, after "the log fits better with".
         advice: Next step.
         apply: Maps windows with a margin of commands to those of the changed log.
+        factor: By which readings are multiplied, and their noise.
     """
 
     name: str
     what: str
     advice: str
     apply: Callable[["_Margin"], Windows]
+    factor: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,9 @@ def fits_with_other_columns(evidence: Evidence) -> Iterator[Finding]:
     best: tuple[float, float, Change] | None = None
     for change in _changes(spec, plain["declared"].amax(0), margin.margin):
         windows = change.apply(margin)
-        after = [_shares(model, evidence, windows).mean(1) for model in _models(evidence).values()]
-        shares = torch.where(before > _EXPLAINED, torch.stack(after).amin(0) / before, 1.0)
+        each = [_shares(model, evidence, windows, change.factor).mean(1) for model in _models(evidence).values()]
+        after = torch.stack(each).amin(0)
+        shares = torch.where((before > _EXPLAINED) & (after < _SENSE), after / before, 1.0)
         share, k = torch.min(shares, 0)
         if best is None or float(share) < best[0]:
             best = float(share), _SECONDS[int(k)], change
@@ -116,11 +122,14 @@ def _windows(evidence: Evidence) -> _Margin | None:
         windows = select_windows(store, Split.TRAIN, evidence.past + frames + 2 * margin, most=_WINDOWS)
     except InputError:
         return None
-    return _Margin(windows, margin, evidence.past)
+    return _Margin(windows, margin, evidence.past) if windows.count >= _LEAST_WINDOWS else None
 
 
-def _shares(model: HybridDynamics, evidence: Evidence, windows: Windows) -> Tensor:
-    """Return the error of each coordinate relative to its motion in the windows, by horizon, shape [horizons, nv]."""
+def _shares(model: HybridDynamics, evidence: Evidence, windows: Windows, factor: float = 1.0) -> Tensor:
+    """Return the error of each coordinate relative to its motion in the windows, by horizon, shape [horizons, nv].
+
+    Readings are a `factor` times those of the log.
+    """
     spec = evidence.store.header.spec
     predicted = settle_and_roll_out(model, evidence.store, windows).q
     rows = []
@@ -128,17 +137,19 @@ def _shares(model: HybridDynamics, evidence: Evidence, windows: Windows) -> Tens
         frame = min(max(3, round(seconds / spec.dt)), windows.frames)
         error = position_difference(spec, predicted[:, frame], windows.q[:, frame]).abs()
         motion = position_difference(spec, windows.q[:, frame], windows.q[:, 0]).abs()
-        share = (error / (motion.mean(0) + evidence.noise.q)).clamp(max=_CLIP)
+        share = (error / (motion.mean(0) + factor * evidence.noise.q)).clamp(max=_CLIP)
         rows.append(torch.nan_to_num(share, nan=_CLIP).mean(0))
     return torch.stack(rows)
 
 
 def _changes(spec: StateSpec, shares: Tensor, margin: int) -> Iterator[Change]:
     """Yield the changes that are tried, given each coordinate's error relative to its motion."""
-    names = [joint.name for joint in spec.joints if joint.scalar]
-    names = sorted(names, key=lambda name: -float(shares[spec.tangent_names.index(name)]))[:_WORST]
+    kinds = {joint.name: joint.kind for joint in spec.joints if joint.scalar}
+    names = sorted(kinds, key=lambda name: -float(shares[spec.tangent_names.index(name)]))[:_WORST]
     driven = [name for name in names if name in spec.controls]
     for a, b in combinations(names, 2):
+        if kinds[a] != kinds[b]:  # metres are not taken for radians
+            continue
         what = f"{a} and {b} swapped"
         yield Change("swapped", f"the readings of {what}", _MAP, _state_columns(spec, {a: b, b: a}))
         yield Change(
@@ -152,7 +163,7 @@ def _changes(spec: StateSpec, shares: Tensor, margin: int) -> Iterator[Change]:
         yield Change("sign", f"the sign of {name}'s command turned", _SIGN, _controls(spec, {name: name}, -1.0))
     everything = {name: name for name in names}
     for factor, what in ((1.0 / _DEGREES, "degrees"), (_DEGREES, "radians that were taken for degrees")):
-        yield Change("degrees", f"positions in {what}", _UNITS, _state_columns(spec, everything, factor))
+        yield Change("degrees", f"positions in {what}", _UNITS, _state_columns(spec, everything, factor), factor)
         if spec.control_kind != "torque":
             yield Change("degrees", f"commands in {what}", _UNITS, _controls(spec, {n: n for n in driven}, factor))
     for frames in sorted({round(s / spec.dt) for s in _SHIFTS}):
