@@ -61,3 +61,8 @@ def test_terms_of_the_glossary_are_classes_where_it_says():
 def test_public_classes_stand_in_the_glossary(room: str):
     module = importlib.import_module(f"neurodyn.{room}")
     assert (classes().keys() & set(module.__all__)) - glossary().keys() == set()
+
+
+def test_the_glossary_holds_public_classes_alone():
+    rooms = {name for room in ROOMS for name in importlib.import_module(f"neurodyn.{room}").__all__}
+    assert glossary().keys() - rooms - set(importlib.import_module("neurodyn").__all__) == set()
