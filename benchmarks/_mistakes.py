@@ -1,18 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Typical user mistakes in declarations, logs, settings and commands, and checks of how they are refused.
+"""Typical user mistakes in declarations, logs, settings and commands."""
 
-A refusal is one line, with exit code 2, that names what is wrong and where, says what would be valid, and suggests the
-right name for a misspelled one; it leaves nothing behind.
-"""
-
-import contextlib
-import io
 import random
 import re
 import shutil
-import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +13,9 @@ import numpy as np
 import yaml
 
 from _broken import SETTINGS
-from neurodyn.cli.main import run
+from _mistaken_files import mistaken_csv, mistaken_mjcf, mistaken_npz, mistaken_urdf
+from _refusals import Mistake, misspelled
 from neurodyn.robots import ROBOTS
-
-ROWS, WIDTH = 6, 80
-"""Maximum number of terminal rows of a refusal, and their width."""
-
-SAYS_VALID = re.compile(
-    r"valid|expected|expects|did you mean|keys of|--help|more than once|install|instead of|asks for|write it again|"
-    r"there: |give |declare|line \d+"
-)
-"""Phrases of the library that say what would be right, or where to look."""
 
 FREE = {"name", "description", "title", "author"}
 """Keys whose value may be any text."""
@@ -57,77 +41,6 @@ UNREAD = {"tasks", "file"}
 
 REQUIRED = {"name", "kind", "dt", "column", "format", "share", "batch", "quantities", "inputs", "train", "robot"}
 """Keys whose omission is a mistake."""
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """An invalid command.
-
-    Attributes:
-        what: What is wrong, for people.
-        arguments: The command.
-        named: Words that the refusal must contain: where, and what.
-        meant: The intended name, which the refusal must suggest; empty if nothing is misspelled.
-    """
-
-    what: str
-    arguments: list[str]
-    named: tuple[str, ...]
-    meant: str = ""
-
-
-def refused(mistake: Mistake, folder: Path) -> str | None:
-    """Run a mistaken command in this process; return what is wrong with its refusal, None if nothing is."""
-    before = sorted(folder.rglob("*"))
-    out, err = io.StringIO(), io.StringIO()
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = run(mistake.arguments)
-    except BaseException as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {str(error)[:200]}"
-    lines = [line for line in err.getvalue().splitlines() if line.startswith("neurodyn: ") and "note:" not in line]
-    if code != 2:
-        return f"exit code {code}: {' | '.join(lines)[-200:]}"
-    if len(lines) != 1:
-        return f"{len(lines)} lines: {' | '.join(lines)[:300]}"
-    return _unclear(lines[0], mistake) or _left(before, sorted(folder.rglob("*")))
-
-
-def _unclear(said: str, mistake: Mistake) -> str | None:
-    missing = [word for word in mistake.named if word not in said]
-    if missing:
-        return f"does not name {missing[0]!r}: {said}"
-    if not SAYS_VALID.search(said):
-        return f"does not say what is valid: {said}"
-    if mistake.meant and not re.search(
-        rf"did you mean ('[^']+' or )?'([\w-]*:)?{re.escape(mistake.meant.rpartition(':')[2])}'", said
-    ):
-        return f"does not suggest {mistake.meant!r}: {said}"
-    if len(said) > ROWS * WIDTH:
-        return f"has {len(said)} characters: {said}"
-    return None
-
-
-def _left(before: list[Path], after: list[Path]) -> str | None:
-    new = sorted(set(after) - set(before))
-    return f"leaves {new[0].name}" if new else None
-
-
-def misspelled(name: str, draw: random.Random) -> str:
-    """Return a name with one letter added, removed or changed, or two swapped."""
-    letters = [i for i, letter in enumerate(name) if letter.isalpha()]
-    while True:
-        at = draw.choice(letters)
-        kind = draw.randrange(4) if len(name) > 3 else 0
-        new = (
-            name[:at] + name[at] + name[at:],
-            name[:at] + name[at + 1 :],
-            name[:at] + draw.choice("aeioust") + name[at + 1 :],
-            name[:at] + name[at + 1 : at + 2] + name[at] + name[at + 2 :],
-        )[kind]
-        if new != name:
-            return new
 
 
 Place = tuple[str | int, ...]
@@ -368,7 +281,7 @@ class Mistakes:
         declared = draw.random() < 0.5
         command = ["hybrid", str(path.parent / "robot.yaml")] if declared else ["init", str(path), "--dt", "0.02"]
         arguments = [*command, "--out", str(place / "out")]
-        return (_urdf if file.endswith("urdf") else _mjcf)(path, draw, arguments)
+        return (mistaken_urdf if file.endswith("urdf") else mistaken_mjcf)(path, draw, arguments)
 
     def log(self, draw: random.Random, place: Path) -> Mistake:
         """Make a mistake in a log, its column map, or a dataset."""
@@ -381,8 +294,8 @@ class Mistakes:
         if kind == "map":
             return self._yaml(folder / map_, draw, arguments)
         if kind == "npz":
-            return _npz(folder / log, draw, arguments)
-        return _csv(
+            return mistaken_npz(folder / log, draw, arguments)
+        return mistaken_csv(
             folder / "run.csv",
             draw,
             [*arguments[:1], str(folder / "run.csv"), "--reader", str(folder / "map.yaml"), *arguments[4:]],
@@ -545,185 +458,3 @@ def _of_another_kind(value: Any, draw: random.Random) -> Any:
     if isinstance(value, list):
         return draw.choice((7.5, "none", {"x": {"y": 1}}))
     return draw.choice((7.5, [1.5, []], "none"))
-
-
-def _urdf(file: Path, draw: random.Random, arguments: list[str]) -> Mistake:
-    """Make a mistake in a URDF."""
-    text = file.read_text()
-
-    def replace(match: re.Match[str], new: str) -> None:
-        file.write_text(text[: match.start()] + new + text[match.end() :])
-
-    def one(pattern: str) -> re.Match[str]:
-        return draw.choice(list(re.finditer(pattern, text, re.DOTALL)))
-
-    kind = draw.randrange(11)
-    if kind < 2:
-        match = one(r'<(parent|child) link="(\w+)"/>')
-        wrong = misspelled(match[2], draw)
-        replace(match, f'<{match[1]} link="{wrong}"/>')
-        return Mistake(f"{file.name}: {match[1]} {wrong}", arguments, (wrong,), match[2])
-    if kind < 4:
-        match = one(r'type="(\w+)"')
-        wrong = misspelled(match[1], draw)
-        replace(match, f'type="{wrong}"')
-        return Mistake(f"{file.name}: type {wrong}", arguments, (file.name, wrong), match[1])
-    if kind == 4:
-        match = one(r"</(link|joint|inertial|robot)>")
-        replace(match, "")
-        return Mistake(f"{file.name}: no {match[0]}", arguments, (file.name, "line"))
-    if kind == 5:
-        match = one(r'<mass value="([\d.]+)"/>')
-        value = draw.choice(("-1", "heavy", "nan", "inf", ""))
-        replace(match, f'<mass value="{value}"/>')
-        return Mistake(f"{file.name}: mass {value}", arguments, (file.name, "mass"))
-    if kind == 6:
-        match = one(r'<axis xyz="([^"]+)"/>')
-        value = draw.choice(("0 1", "0 0 0", "y", "0 nan 0", "0,1,0"))
-        replace(match, f'<axis xyz="{value}"/>')
-        return Mistake(f"{file.name}: axis {value}", arguments, (file.name, "axis"))
-    if kind == 7:
-        match = one(r'<(link|joint) name="(\w+)"')
-        other = draw.choice(
-            [
-                name
-                for tag, name in re.findall(r'<(link|joint) name="(\w+)"', text)
-                if tag == match[1] and name != match[2]
-            ]
-        )
-        replace(match, f'<{match[1]} name="{other}"')
-        return Mistake(f"{file.name}: two {match[1]}s {other}", arguments, (file.name, other))
-    if kind == 8:
-        match = one(r'<(inertia|origin|box|sphere|limit) (\w+)="([^"]+)"')
-        value = draw.choice(("wide", "1 x 2", "1;2;3"))
-        replace(match, f'<{match[1]} {match[2]}="{value}"')
-        return Mistake(f"{file.name}: {match[1]} {value}", arguments, (file.name, match[1], value))
-    if kind == 9:
-        match = one(r"<(parent|child) [^>]*/>")
-        replace(match, "")
-        return Mistake(f"{file.name}: no {match[1]}", arguments, (file.name, match[1]))
-    match = one(r"<robot[^>]*>")
-    file.write_text(text.replace("robot", draw.choice(("machine", "html", "sdf"))))
-    return Mistake(f"{file.name}: no robot", arguments, (file.name,))
-
-
-def _mjcf(file: Path, draw: random.Random, arguments: list[str]) -> Mistake:
-    """Make a mistake in MJCF."""
-    text, kind = file.read_text(), draw.randrange(10)
-
-    def replace(match: re.Match[str], new: str) -> None:
-        file.write_text(text[: match.start()] + new + text[match.end() :])
-
-    def one(pattern: str) -> re.Match[str]:
-        return draw.choice(list(re.finditer(pattern, text, re.DOTALL)))
-
-    if kind < 2:
-        match = one(r' (pos|axis|range|damping|armature|size|mass|fromto|contype|friction)="')
-        wrong = misspelled(match[1], draw)
-        replace(match, f' {wrong}="')
-        return Mistake(f"{file.name}: attribute {wrong}", arguments, (file.name, wrong), match[1])
-    if kind == 2:
-        match = one(r"<(freejoint|option|worldbody|actuator|compiler)\b")
-        wrong = misspelled(match[1], draw)
-        file.write_text(re.sub(rf"(</?){match[1]}\b", rf"\1{wrong}", text))
-        return Mistake(f"{file.name}: element {wrong}", arguments, (file.name, wrong), match[1])
-    if kind == 3 and arguments[0] == "init":  # a declaration has its own drives
-        match = one(r' joint="(\w+)"')
-        wrong = misspelled(match[1], draw)
-        replace(match, f' joint="{wrong}"')
-        return Mistake(f"{file.name}: joint {wrong}", arguments, (file.name, wrong), match[1])
-    if kind == 4:
-        match = one(r'<(?:joint|geom|position)[^>]* class="(\w+)"')
-        wrong = misspelled(match[1], draw)
-        replace(match, match[0].replace(f'class="{match[1]}"', f'class="{wrong}"'))
-        return Mistake(f"{file.name}: class {wrong}", arguments, (file.name, wrong), match[1])
-    if kind == 5:
-        match = one(r' type="(\w+)"')
-        wrong = misspelled(match[1], draw)
-        replace(match, f' type="{wrong}"')
-        return Mistake(f"{file.name}: type {wrong}", arguments, (file.name, wrong), match[1])
-    if kind == 6:
-        match = one(r"</(body|worldbody|default|actuator)>")
-        replace(match, "")
-        return Mistake(f"{file.name}: no {match[0]}", arguments, (file.name,))
-    if kind == 7:
-        match = one(r' (pos|axis|size|mass|armature)="([^"]+)"')
-        value = draw.choice(("x", "0 1 b", "1;2"))
-        replace(match, f' {match[1]}="{value}"')
-        return Mistake(f"{file.name}: {match[1]} {value}", arguments, (file.name, match[1]))
-    if kind == 8:
-        names = re.findall(r'<body name="(\w+)"', text)
-        match = one(r'<body name="(\w+)"')
-        other = draw.choice([name for name in names if name != match[1]])
-        replace(match, f'<body name="{other}"')
-        return Mistake(f"{file.name}: two bodies {other}", arguments, (file.name, other))
-    match = one(r' mass="([\d.]+)"')
-    replace(match, ' mass="-1"')
-    return Mistake(f"{file.name}: mass -1", arguments, (file.name, "mass"))
-
-
-def _csv(file: Path, draw: random.Random, arguments: list[str]) -> Mistake:
-    """Make a mistake in a log with columns."""
-    rows = [line.split(",") for line in file.read_text().splitlines()]
-    row, column, kind = draw.randrange(2, len(rows) - 1), draw.randrange(4), draw.randrange(10)
-    name, named, what, meant = rows[0][column], (file.name,), "", ""
-    if kind < 2:
-        rows[0][column] = meant = misspelled(name, draw)
-        named, what = (name,), f"column {meant} for {name}"
-    elif kind == 2:
-        rows = [[cell for i, cell in enumerate(cells) if i != column] for cells in rows]
-        named, what = (file.name, name), f"no column {name}"
-    elif kind == 3:
-        rows[row][column] = draw.choice(("n/a", "--", "1.2.3", "12,5", "1e", "#REF!"))
-        named, what = (file.name, f"line {row + 1}"), f"{rows[row][column]} in {name}"
-    elif kind == 4:
-        rows[row] = rows[row][: max(1, column)]
-        named, what = (file.name, f"line {row + 1}"), "a row cut short"
-    elif kind == 5:
-        rows[row][column] = draw.choice(("nan", "", "inf"))
-        named, what = (file.name, name), f"a {rows[row][column] or 'gap'} in {name}"
-    elif kind == 6:
-        rows[row], rows[1] = rows[1], rows[row]
-        what = "time that goes back"
-    elif kind == 7:
-        rows = rows[: draw.randrange(2)]
-        what = "no rows"
-    elif kind == 8:
-        file.write_text("\n".join(";".join(cells) for cells in rows) + "\n")
-        return Mistake("csv: semicolons", arguments, named)
-    else:
-        scale = draw.choice((1e-3, 1e3))
-        for cells in rows[1:]:
-            cells[0] = f"{float(cells[0]) * scale:.6f}"
-        named, what = (file.name, "rate"), "another unit of time"
-    file.write_text("\n".join(",".join(cells) for cells in rows) + "\n")
-    return Mistake(f"csv: {what}", arguments, named, meant)
-
-
-def _npz(file: Path, draw: random.Random, arguments: list[str]) -> Mistake:
-    """Make a mistake in a log of arrays."""
-    with np.load(file) as archive:
-        arrays = dict(archive)
-    name, kind = draw.choice(list(arrays)), draw.randrange(7)
-    values, named, what, meant = arrays.pop(name), (file.name, name), "", ""
-    if kind < 2:
-        meant = misspelled(name, draw)
-        arrays[meant] = values
-        named, what = (name,), f"array {meant} for {name}"
-    elif kind == 2:
-        what = f"no array {name}"
-    elif kind == 3:
-        arrays[name] = values[: draw.randrange(1, 300)]
-        named, what = (file.name, "shape"), f"{name} is short"
-    elif kind == 4:
-        arrays[name] = values[:, :1] if values.ndim == 2 else np.stack([values] * 2, 1)
-        what = f"{name} has another shape"
-    elif kind == 5:
-        arrays[name] = np.array([str(value) for value in values.reshape(len(values), -1)[:, 0]]) + "x"
-        what = f"{name} is text"
-    else:
-        arrays[name] = values.copy()
-        arrays[name].reshape(-1)[draw.randrange(values.size)] = np.nan
-        what = f"{name} has a gap"
-    np.savez(file, allow_pickle=False, **arrays)
-    return Mistake(f"npz: {what}", arguments, named, meant)

@@ -4,11 +4,11 @@
     OMP_NUM_THREADS=1 python benchmarks/campaign.py [--short] [--seed 0] [--log FILE.jsonl] [--json FILE]
 
 A run passes if the command ends with 0, or with 2 and one line, never a traceback, and if the target is complete; a
-mistake is refused with a line that says where, what, and what would be valid (_mistakes.py); a robot drawn as MJCF or
-URDF (_generated_robots.py) moves as its file does in plain MuJoCo, unless `init` names what differs, or refuses it in a
-line (_same_motion.py). Other runs are forks of this process, with everything imported: they take a fraction of a
-second. A run depends only on the seed, its kind and its number: --log keeps a line for each, and runs in it are not
-repeated; --number 17 --only broken repeats one, and --keep leaves its files.
+mistake (_mistakes.py) is refused with a line that says where, what, and what would be valid (_refusals.py); a robot
+drawn as MJCF or URDF (_generated_robots.py) moves as its file does in plain MuJoCo, unless `init` names what differs,
+or refuses it in a line (_same_motion.py). Other runs are forks of this process, with everything imported: they take a
+fraction of a second. A run depends only on the seed, its kind and its number: --log keeps a line for each, and runs in
+it are not repeated; --number 17 --only broken repeats one, and --keep leaves its files.
 Counts are those of the table in docs/reliability.md; --short is the form for continuous integration.
 """
 
@@ -35,7 +35,8 @@ from _broken import SETTINGS, BrokenInputs
 from _common import single_thread, write_result
 from _faults import child, complaint, ended, files_end_at, memory_ends_after, whole
 from _generated_robots import drawn
-from _mistakes import Mistakes, refused
+from _mistakes import Mistakes
+from _refusals import refused
 from _same_motion import compare, named
 from neurodyn.cli.main import run
 from neurodyn.core.errors import InputError
