@@ -307,8 +307,8 @@ def export(
             cpp-header, or c-base-filter, the filter of a floating base (docs/own-sensors.md), into a folder.
         data: Log whose held-out episodes are replayed in the simulator before an identified robot is written, by
             default that of the run.
-        force: Write also what predicts that log worse than the robot's original file.
-        without_delay: For mjcf: filters of commands with the same mean instead of delays, which MuJoCo knows since 3.5.
+        force: Write the file even if it predicts that log worse than the robot's original file.
+        without_delay: For mjcf: filters of commands with the same mean delay, for MuJoCo before 3.5.
         json: File for the errors of the replay.
 
     Example:

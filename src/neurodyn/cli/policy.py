@@ -253,7 +253,9 @@ def online(
     worlds: Annotated[int | None, arg(help="Number of parallel worlds in the model.")] = None,
     observe: Annotated[
         Literal["state", "sensors"] | None,
-        arg(help="What the policy sees: the state, or what the robot's own sensors tell; by default the task's way."),
+        arg(
+            help="What the policy sees: the state, or readings of the robot's sensors; by default as the task declares."
+        ),
     ] = None,
     penalty: Annotated[
         float | Literal["auto"] | None,

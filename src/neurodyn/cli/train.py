@@ -109,7 +109,7 @@ def sweep(
         workers: Maximum parallel trials; by default as many as the cores allow.
         worker_memory: Memory limit of a trial [GB]; by default only the machine's.
         json: File for the result as JSON, in addition to OUT/sweep.json.
-        resume: Resume a killed sweep.
+        resume: Continue an interrupted sweep.
 
     Example:
         neurodyn sweep sweep.yaml --out sweeps/width
@@ -222,7 +222,7 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
     logs; the weights stay, and `neurodyn finetune` can train them further.
 
     Each step is kept only if it is better on whole held-out episodes. The report in the run directory says what differs
-    from the declaration (the robot's file), what the logs do not determine and so stays as declared, what remains
+    from the declaration (the robot's file), what the logs do not determine (it stays as declared), what remains
     unexplained, and which motion to log next.
 
     Example:

@@ -29,7 +29,7 @@ class IdentificationOptions(RunOptions, frozen=True, kw_only=True):
     ("elbow"); by default those in the settings."""
     drive: str | None = None
     """"torque" or "pd": identify drives of this kind, also for driven joints that declare none. Without `parameters`,
-    their numbers are free, with armature, friction and damping. In the terminal also "network" or "gru": train an
+    their numbers are free, with armature, friction and damping. On the command line also "network" or "gru": train an
     actuator network from measured torques."""
     blueprint: Annotated["Blueprint | str | Path | None", Flag(str | None)] = None
     """YAML file with the quantities that networks act on, and their inputs; "robot" for the one that comes with the
@@ -105,7 +105,7 @@ class AdaptRequest(RunOptions, frozen=True, kw_only=False):
     mechanism: bool = False
     """Identify the mechanism alone, without networks on top."""
     settings: Annotated["AdaptationSettings | str | Path | None", Flag(Path | None)] = None
-    """File with settings, or the settings."""
+    """File with settings (YAML, TOML or JSON), or the settings as JSON."""
     known: Annotated[Mapping[str, float] | Sequence[str] | None, Flag(tuple[str, ...] | None)] = None
     """Value that you know, held exactly: NAME=VALUE, as in actuator.elbow.kp=14 or payload.mass=1.2; names may be
     patterns. They add to those of the settings."""

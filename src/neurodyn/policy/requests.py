@@ -44,7 +44,7 @@ class TrainPolicyRequest(RunOptions, frozen=True, kw_only=False):
     """HDF5 store whose windows precede the episodes, for models of logs, or "task" for starts drawn by the task, in
     models without a memory; by default the model's own log."""
     minutes: float | None = None
-    """Time budget; by default the task's number of updates."""
+    """Time budget [min]; by default the task's number of updates."""
     iterations: int | None = None
     """Number of updates."""
     worlds: int | None = None
@@ -68,7 +68,7 @@ class TrainPolicyRequest(RunOptions, frozen=True, kw_only=False):
     privileged: bool = False
     """Show the policy the randomised quantities, as its critic sees them: a teacher for `neurodyn policy distill`."""
     observe: Literal["state", "sensors"] | None = None
-    """What the policy sees: the state, or what a robot's own sensors tell (gyroscope, gravity direction, encoders, last
+    """What the policy sees: the state, or readings of the robot's sensors (gyroscope, gravity direction, encoders, last
     action, command) with their noise, offsets, delays and rates, while the critic sees everything; by default sensors
     for velocity@ROBOT, else the state."""
     history: int | None = None
@@ -83,8 +83,8 @@ class TrainPolicyRequest(RunOptions, frozen=True, kw_only=False):
     """Another model of the robot (RUN), of other data or another seed, in which the policy is evaluated during training
     to test whether its return is supported; by default a member held out, or the base alone."""
     stop_when_exploiting: bool = False
-    """End with the last policy whose imagined return members held out and held-out logs support. An unsupported return
-    is reported in any case."""
+    """End with the last policy whose imagined return is supported by the judge and by held-out logs. An unsupported
+    return is reported in any case."""
     seed: int | None = None
     """Seed of weights, actions, commands and starts."""
     device: Annotated[str, Flag("device")] = "cpu"
@@ -112,7 +112,7 @@ class DistillPolicyRequest(RunOptions, frozen=True, kw_only=False):
     settings: Annotated[str | Path | None, Flag(Path | None)] = None
     """File with settings (YAML, TOML or JSON)."""
     minutes: float | None = None
-    """Time budget."""
+    """Time budget [min]."""
     iterations: int | None = None
     """Number of updates."""
     worlds: int | None = None
@@ -231,7 +231,7 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
     times faster), or a run directory, such as `neurodyn hybrid --parameters` writes."""
     robot: str | None = None
     """Your robot in place of --dynamics, as FILE.py:CLASS (`neurodyn.control.RobotInterface`): episodes run one by one,
-    and each frame is written to OUT-robot.csv as soon as it is over. If it stops, repeat the command to continue."""
+    and each frame is written to OUT-robot.csv at once. If it stops, repeat the command to continue."""
     csv: Path | None = None
     """File for the same data as headerless rows, in the layout that the robot declares."""
     coordinates: bool = False
@@ -240,7 +240,7 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
     """Log measurements of a robot without rows instead of coordinates, for a world model: joints, and a floating base's
     height, orientation and velocities."""
     task: str | None = None
-    """Name of the task, needed for behaviours without a policy; FILE.py:CLASS for policies of your own task, whose code
+    """Name of the task, needed for random, still and swing; FILE.py:CLASS for policies of your own task, whose code
     runs only if you name it."""
     overwrite: bool = False
     """Replace a finished file."""
@@ -257,8 +257,7 @@ class OnlineRequest(RunOptions, frozen=True, kw_only=False):
     """The first model: new, a run directory, or pretrained:NAME."""
     robot: str | None = None
     """Your robot in place of --reference, as FILE.py:CLASS (`neurodyn.control.RobotInterface`). Each frame is also
-    written to OUT/*robot.csv as soon as it is over; models of kind hybrid are fitted to all logs so far as by `neurodyn
-    adapt`."""
+    written to OUT/*robot.csv at once; models of kind hybrid are fitted to all logs so far, as by `neurodyn adapt`."""
     kind: str | None = None
     """Kind of a new model: neural (default), hybrid (default with --robot, else the declared robot with --parameters to
     identify), or world-model."""

@@ -344,12 +344,19 @@ def _overrides(settings: type, names: Collection[str]) -> dict[str, inspect.Para
             continue
         meaning, default = meanings.get(one.name, ""), one.default
         if default not in (None, ()) and "by default" not in meaning:
-            meaning = f"{meaning.rstrip('.')}; by default {f'{default:,}' if isinstance(default, int) else default}."
+            meaning = f"{meaning.rstrip('.')}; by default {_default_text(default)}."
         kind = one.annotation if default == () else Optional[one.annotation]  # noqa: UP045
         flags[one.name] = one.replace(
             annotation=Annotated[kind, arg(help=meaning)], default=() if default == () else None, kind=one.KEYWORD_ONLY
         )
     return flags
+
+
+def _default_text(default: object) -> str:
+    """Return a default in words: switches are on or off, counts have separators."""
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return f"{default:,}" if isinstance(default, int) else str(default)
 
 
 def terminal_type(field: inspect.Parameter) -> Any:
