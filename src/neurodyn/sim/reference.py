@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
+from neurodyn.geometry.compilation import announced
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.robots import Robot
 from neurodyn.sim.articulations import short_label
@@ -23,6 +24,8 @@ from neurodyn.sim.newton_build import build
 from neurodyn.sim.newton_parameters import NewtonParameters
 from neurodyn.sim.scene import PREFIX, ScenePlacer, needs_triangles
 
+_COMPILATIONS = {"featherstone": ("Newton's solver", 12.0), "mujoco": ("MuJoCo Warp", 40.0)}
+"""Name of each solver, and the CPU time that its kernels took to compile [s]."""
 _ROWS = 4  # constraints per contact: the edges of a friction pyramid
 _AT_ONCE = 2  # assumed number of scene shapes that a shape of the robot touches at once
 
@@ -144,11 +147,16 @@ class ReferenceSimulator(Simulator):
         import warp as wp
 
         self._newton, self._wp = import_newton(), wp
+        self._as_declared, self._capture = options.get("substeps") is None, capture
+        with announced(*_COMPILATIONS[robot.simulator.solver]):
+            self._begin(device, gravity)
+
+    def _begin(self, device: str, gravity: Gravity | None) -> None:
+        """Build the model, make the solver and record a frame, which compiles kernels."""
+        robot, worlds, scene, wp = self.robot, self.worlds, self.scene, self._wp
         self.model = build(robot, worlds, scene=scene, device=device, gravity=gravity)
         self.built = newton_articulation(self.model, robot)
         self._step_length = robot.dt / self.substeps
-        self._as_declared = options.get("substeps") is None
-        self._capture = capture
         self._placer = ScenePlacer(self.model)
         self._capacity = Capacity.of(self.model, self._newton) if scene is not None else None
         self._from_newton = scene is not None and needs_triangles(scene)
