@@ -74,7 +74,7 @@ def test_it_trains_to_the_end_of_its_steps_phase_by_phase():
 def test_what_is_used_up_first_ends_it():
     assert TrainingLoop(One(), TrainingBudget(steps=10, minutes=10.0)).run().step == 10
     end = TrainingLoop(One(), TrainingBudget(steps=10**9, minutes=0.005)).run()
-    assert end.seconds == pytest.approx(0.3, abs=0.25)
+    assert end.seconds - end.waited == pytest.approx(0.3, abs=0.25)
 
 
 class Waiting(One):
@@ -83,6 +83,21 @@ class Waiting(One):
     def draw(self) -> None:
         super().draw()
         time.sleep(0.01)
+
+
+def test_minutes_count_what_other_processes_leave():
+    end = TrainingLoop(Waiting(), TrainingBudget(minutes=0.1 / 60)).run()
+    assert end.phase_seconds == pytest.approx(0.1, abs=0.05)
+    assert end.seconds == pytest.approx(0.4, abs=0.15), "at most four times as long"
+    assert end.waited == pytest.approx(end.seconds - end.phase_seconds, abs=1e-6)
+    alone = TrainingLoop(One(), TrainingBudget(minutes=0.1 / 60)).run()
+    assert alone.seconds <= max(1.5 * alone.cpu_seconds, 0.4)
+
+
+def test_time_beside_a_gpu_is_wall_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(Waiting, "device", torch.device("cuda"))
+    end = TrainingLoop(Waiting(), TrainingBudget(minutes=0.1 / 60)).run()
+    assert (end.seconds, end.waited) == (pytest.approx(0.1, abs=0.05), 0.0)
 
 
 def test_minutes_can_be_those_of_the_processor():
@@ -94,8 +109,8 @@ def test_minutes_can_be_those_of_the_processor():
 @pytest.mark.parametrize(
     ("budget", "share", "starved"),
     [
-        (TrainingBudget(minutes=0.2 / 60), 0.9, True),
-        (TrainingBudget(minutes=0.2 / 60), 0.0, False),  # it had more than that
+        (TrainingBudget(minutes=0.2 / 60, clock="wall"), 0.9, True),
+        (TrainingBudget(minutes=0.2 / 60, clock="wall"), 0.0, False),  # it had more than that
         (TrainingBudget(minutes=0.02 / 60, clock="cpu"), 0.9, False),
         (TrainingBudget(steps=20), 0.9, False),
     ],
@@ -112,7 +127,7 @@ def test_a_budget_of_wall_time_that_others_used_is_known(
 def test_a_training_on_a_gpu_is_not_starved(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("neurodyn.learn.loop.STARVED_SECONDS", 0.1)
     monkeypatch.setattr(Waiting, "device", torch.device("cuda"))
-    assert not TrainingLoop(Waiting(), TrainingBudget(minutes=0.2 / 60)).run().starved
+    assert not TrainingLoop(Waiting(), TrainingBudget(minutes=0.2 / 60, clock="wall")).run().starved
 
 
 def test_steps_with_gradients_that_are_not_finite_are_left_out_and_counted():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from tyro.conf import arg
 
-from neurodyn.cli.terminal.console import ProgressBar, shell_word, write_figures
+from neurodyn.cli.terminal.console import ProgressBar, shell_word, time_of, write_figures
 from neurodyn.cli.terminal.flags import (
     FormatFlag,
     GpuIds,
@@ -71,8 +71,7 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     if job.training_dynamics.dynamics.caveat:
         print(f"{dynamics}: {explained(job.training_dynamics.dynamics.caveat)}")
     print(
-        f"trained {end.step} updates on {read_metrics(out)[-1]['frames']:,} frames in {end.seconds:.0f} s "
-        f"({end.cpu_seconds:.0f} CPU-s); policy in {out}"
+        f"trained {end.step} updates on {read_metrics(out)[-1]['frames']:,} frames in {time_of(end)}; policy in {out}"
     )
     print_promise(out, end.best_step, end.step)
     beside_it = "" if dynamics == "analytic" else f" --dynamics {shell_word(dynamics)}"
@@ -107,9 +106,7 @@ def distill(request: DistillPolicyRequest) -> None:
     with ProgressBar(f"learning from {request.teacher}") as bar:
         end = train_policy(with_changes(job, progress=bar))
     frames = read_metrics(out)[-1]["frames"]
-    print(
-        f"{end.step} updates on {frames:,} frames in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); policy in {out}"
-    )
+    print(f"{end.step} updates on {frames:,} frames in {time_of(end)}; policy in {out}")
     require_usable(end.verdict, out)
     drawn = " ".join(f"--randomise '{text}'" for text in job.settings.randomise)
     trained = f"{shell_word(out)} --dynamics {shell_word(job.training_dynamics.name)}"

@@ -100,7 +100,7 @@ from neurodyn.learn.loop import Callback, TrainingLoop, has_state, other_data
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
-from neurodyn.learn.plan import TrainingBudget
+from neurodyn.learn.plan import TrainingBudget, counted_seconds
 from neurodyn.learn.run_folder import check_run, checksum
 from neurodyn.sim.draws import POSTERIOR
 
@@ -170,7 +170,7 @@ class _Identification:
         self, problem: IdentificationProblem, out: Path, settings: IdentificationSettings, callbacks: Sequence[Callback]
     ) -> None:
         self.out, self.settings, self.callbacks = out, settings, callbacks
-        self.started_at, self.cpu_start, self.spent_before = time.perf_counter(), time.process_time(), self._clock()
+        self.started_at, self.cpu_start = time.perf_counter(), time.process_time()
         self.inverse, self.threads = settings.method == "inverse-dynamics", resolve_threads(settings.threads)
         self.declared = problem.robot
         self.problem = problem = replace(problem, robot=behind_log(problem.robot, problem.store.header, settings))
@@ -429,8 +429,8 @@ class _Identification:
         )  # fmt: skip
         network, budget = settings.network, TrainingBudget(settings.network.steps)
         if settings.minutes is not None:
-            used = (self._clock() - self.spent_before) / 60.0
-            budget = TrainingBudget(minutes=max(0.05, settings.minutes - used), clock=settings.clock)
+            left = settings.minutes - self._spent() / 60.0
+            budget = TrainingBudget(minutes=max(0.05, left), clock=settings.clock)
         learner = NetworkLearner(self.hybrid, windows, network, seed=settings.seed, save=self.save)
         with stage(0.25, 1.0):
             loop = TrainingLoop(
@@ -619,10 +619,12 @@ class _Identification:
         if self.settings.minutes is None:
             return False
         share = 1.0 if self.hybrid is None else self.settings.parameter_share
-        return self._clock() - self.spent_before > 60.0 * self.settings.minutes * share
+        return self._spent() > 60.0 * self.settings.minutes * share
 
-    def _clock(self) -> float:
-        return time.process_time() if self.settings.clock == "cpu" else time.perf_counter()
+    def _spent(self) -> float:
+        """Return the time so far that counts of a budget of minutes [s]."""
+        wall, cpu = time.perf_counter() - self.started_at, time.process_time() - self.cpu_start
+        return counted_seconds(self.settings.clock, wall, cpu)
 
     def _require_same_data(self) -> None:
         saved = artifacts.read_json(self.out / "state" / f"{_DATA}.json")

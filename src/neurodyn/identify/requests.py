@@ -35,7 +35,8 @@ class IdentificationOptions(RunOptions, frozen=True, kw_only=True):
     """YAML file with the quantities that networks act on, and their inputs; "robot" for the one that comes with the
     robot's declaration."""
     minutes: float | None = None
-    """Time budget [min]; by default iterations and steps of the settings, so that results depend on the seed alone."""
+    """Time budget [min], without what other processes take; by default iterations and steps of the settings, so that
+    results depend on the seed alone."""
     seed: int | None = None
     """Seed of all random numbers: compared windows of the logs, starts of the search, resamples."""
     method: Method | None = None

@@ -209,8 +209,9 @@ class IdentificationSettings(Config, frozen=True):
     """Share of a time budget for the parameter stage if networks follow."""
     minutes: float | None = None
     """Time budget [min]; None for iterations and steps, where everything depends on the seed alone."""
-    clock: Clock = "wall"
-    """Clock of the minutes: "wall" time, or "cpu" time of the process."""
+    clock: Clock = "own"
+    """Clock of the minutes: "own" counts wall time in which other processes left this one a core, "wall" all of it,
+    "cpu" the CPU time of all threads."""
     threads: int | None = None
     """CPU threads; None for those of the available cores. Results do not depend on it."""
     seed: int = 0

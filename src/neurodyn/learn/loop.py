@@ -22,7 +22,7 @@ from neurodyn.learn.devices import current_ranks, threads
 from neurodyn.learn.learner import Learner, OptimiserStep, Validation
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
-from neurodyn.learn.plan import TrainingBudget, TrainState
+from neurodyn.learn.plan import TrainingBudget, TrainState, counted_seconds
 
 SAVE_SECONDS = 30.0
 """Wall time between two checkpoints [s]."""
@@ -312,7 +312,10 @@ class TrainingLoop:
         wall, cpu = time.perf_counter(), time.process_time()
         passed, spent, of_all = current_ranks().clock(wall - self._wall, cpu - self._cpu)
         self.state.seconds += passed
-        self.state.phase_seconds += spent if self.budget.clock == "cpu" else passed
+        on_cpu = self.learner.device.type == "cpu"  # beside a GPU the processor waits
+        counted = counted_seconds(self.budget.clock if on_cpu or self.budget.clock != "own" else "wall", passed, spent)
+        self.state.phase_seconds += counted
+        self.state.waited += passed - counted if self.budget.minutes is not None and self.budget.clock == "own" else 0.0
         self.state.cpu_seconds += of_all
         self._wall, self._cpu = wall, cpu
 

@@ -26,7 +26,19 @@ class TrainingPhase(Config, frozen=True, kw_only=True):
         require_numbers(self, above=("share", "rate", "batch"))
 
 
-Clock = Literal["wall", "cpu"]
+Clock = Literal["own", "wall", "cpu"]
+"""Clock of a budget of minutes: time in which this process had a core, so that the same command trains as long on a
+busy machine as on a quiet one; wall time; or CPU time of all threads."""
+
+_MOST_WAITED = 4.0
+"""Largest ratio of wall time to the time that counts, for work that waits for something else than a core."""
+
+
+def counted_seconds(clock: Clock, wall: float, cpu: float) -> float:
+    """Return what a passed time [s] counts of a budget, given the CPU time of this process in it."""
+    return {"wall": wall, "cpu": cpu, "own": min(wall, max(cpu, wall / _MOST_WAITED))}[clock]
+
+
 Keep = Literal["best", "last"]
 
 MOST_VALIDATIONS = 40
@@ -36,7 +48,7 @@ MOST_VALIDATIONS = 40
 class TrainingPlan(Config, frozen=True, kw_only=True):
     """Settings shared by trainings of all kinds of models."""
 
-    budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "steps", "validations")
+    budget_fields: ClassVar[tuple[str, ...]] = ("minutes", "clock", "steps", "validations")
     frame_lengths: ClassVar[frozenset[str]] = frozenset({"context", "forecast", "frames", "cut", "validation_frames"})
 
     phases: tuple[TrainingPhase, ...]
@@ -45,9 +57,9 @@ class TrainingPlan(Config, frozen=True, kw_only=True):
     """Time budget [min]; None to train for `steps`."""
     steps: int | None = None
     """Optimiser steps; None to train for `minutes`."""
-    clock: Clock = "wall"
-    """Clock of the minutes: "wall" time, or "cpu" time of the process, which stops while other processes use the
-    machine."""
+    clock: Clock = "own"
+    """Clock of the minutes: "own" counts wall time in which other processes left this one a core, "wall" all of it,
+    "cpu" the CPU time of all threads."""
     optimiser: str = "soap"
     """"soap", "adam", or another one of `learn.optimiser.OPTIMISERS`."""
     weight_decay: float = 0.0
@@ -130,6 +142,7 @@ class TrainState:
         carried: Share of the budget added to this phase by earlier phases that ended under a smaller budget.
         verdict: Whether the result can be used, and why not (`core.verdict`); empty before the end.
         starved: Whether a budget of wall time ended while other processes used most of the CPU.
+        waited: Wall time that other processes took, which does not count of a budget of minutes [s].
     """
 
     phase: int = 0
@@ -150,6 +163,7 @@ class TrainState:
     carried: float = 0.0
     verdict: str = ""
     starved: bool = False
+    waited: float = 0.0
 
     def plain(self) -> dict[str, Any]:
         """Return the state as plain data for JSON."""
@@ -171,13 +185,13 @@ class TrainingBudget:
         steps: Optimiser steps in all phases; None for no limit.
         minutes: Time of all phases [min]; None for no limit.
         shares: Relative share of each phase.
-        clock: Clock of the minutes: "wall" or "cpu" time.
+        clock: Clock of the minutes.
     """
 
     steps: int | None = None
     minutes: float | None = None
     shares: tuple[float, ...] = (1.0,)
-    clock: Clock = "wall"
+    clock: Clock = "own"
 
     def done(self, train_state: TrainState) -> float:
         """Return the finished share of the current phase."""

@@ -32,7 +32,7 @@ class TrainingOptions(RunOptions, frozen=True, kw_only=True):
     """Options of every training of dynamics."""
 
     minutes: float | None = None
-    """Time budget [min]; by default that of the settings."""
+    """Time budget [min], without what other processes take; by default that of the settings."""
     steps: int | None = None
     """Optimiser steps instead of a time budget; then everything depends on the seed alone."""
     seed: int | None = None

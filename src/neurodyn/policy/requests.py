@@ -44,7 +44,7 @@ class TrainPolicyRequest(RunOptions, frozen=True, kw_only=False):
     """HDF5 store whose windows precede the episodes, for models of logs, or "task" for starts drawn by the task, in
     models without a memory; by default the model's own log."""
     minutes: float | None = None
-    """Time budget [min]; by default the task's number of updates."""
+    """Time budget [min], without what other processes take; by default the task's number of updates."""
     iterations: int | None = None
     """Number of updates."""
     worlds: int | None = None
@@ -112,7 +112,7 @@ class DistillPolicyRequest(RunOptions, frozen=True, kw_only=False):
     settings: Annotated[str | Path | None, Flag(Path | None)] = None
     """File with settings (YAML, TOML or JSON)."""
     minutes: float | None = None
-    """Time budget [min]."""
+    """Time budget [min], without what other processes take."""
     iterations: int | None = None
     """Number of updates."""
     worlds: int | None = None

@@ -74,18 +74,24 @@ def write_result(result: "Record", json: Path | None, out: Path | None, write_pa
         print(f"report: {out / _PAGE}")
 
 
+def time_of(end: "TrainState") -> str:
+    """Return what a training took, and what of it --minutes do not count."""
+    others = f", {end.waited:.0f} s taken by other processes and not counted" if end.waited >= 1.0 else ""
+    return f"{end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s{others})"
+
+
 def report_training(out: Path, end: "TrainState") -> None:
     """Report what a training did, what to do next, and whether its result is usable.
 
     Raises:
         InputError: The result is not usable.
     """
-    print(f"trained {end.step} steps in {end.seconds:.0f} s ({end.cpu_seconds:.0f} CPU-s); model in {out / 'model'}")
+    print(f"trained {end.step} steps in {time_of(end)}; model in {out / 'model'}")
     require_usable(end.verdict, out)
     if end.starved:
         print(
             f"note: others took this machine's cores: {end.cpu_seconds:.0f} of {end.seconds:.0f} s were left for "
-            "the training; more --minutes with --resume make up for it, and so does `clock: cpu` in the settings"
+            "the training; more --minutes with --resume make up for it, and so does `clock: own` in the settings"
         )
     print(f"next: neurodyn evaluate {shell_word(out)}")
     print(f"verdict: {end.verdict}")
