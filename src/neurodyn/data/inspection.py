@@ -15,6 +15,7 @@ from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
+from neurodyn.data.command_parts import KIND
 from neurodyn.data.header import Split, Status
 from neurodyn.data.readers.column_map import READERS, LogFormat, require_format
 from neurodyn.data.readers.draft import ColumnMapDraft, draft_map, draft_text, meaning
@@ -66,6 +67,8 @@ def _readings(store: Store) -> dict[str, float]:
     shares: dict[str, float] = {}
     place = 0
     for stream in store.header.streams:
+        if stream.kind == KIND:
+            continue
         assert store.measured is not None
         shares[stream.name] = float(np.isfinite(store.measured[:, place]).mean())
         place += stream.width
@@ -85,9 +88,9 @@ def coordinates(store: Store, ranges: Ranges) -> list[dict[str, Any]]:
     columns = {"q": store.q, "qd": store.qd, "channel": store.channel, "contact": store.contact}
     columns["control"] = store.control[acting]
     if store.measured is not None:
-        streams = store.header.streams
+        streams = [one for one in store.header.streams if one.kind != KIND]
         units["measured"] = {x: unit for one in streams for x, unit in zip(one.columns, one.units, strict=True)}
-        columns["measured"] = store.measured
+        columns["measured"] = store.measured  # parts of commands come last
     entries = []
     for what, named in tracked(units.items()):
         for index, (name, unit) in enumerate(tracked(named.items())):

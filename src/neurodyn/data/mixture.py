@@ -15,6 +15,7 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, MismatchError, nearest
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Finding
+from neurodyn.data.command_parts import part_count, without_parts
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.shifts import different_shifts, joined_delays
 from neurodyn.data.split import SAMPLE, episodes_of, sample_states
@@ -266,6 +267,9 @@ def join_stores(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
         InputError: The stores are of different robots, or only some have a ground or rewards.
     """
     first = Mixture.of(list(stores)).header
+    if len({part_count(store.header) for store in stores}) > 1:
+        stores = [without_parts(store) for store in stores]
+        first = stores[0].header
     for store in stores[1:]:
         for what, one, other in (
             ("columns", stores[0].frames.shape[1], store.frames.shape[1]),

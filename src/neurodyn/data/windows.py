@@ -12,6 +12,7 @@ from torch import Tensor
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
+from neurodyn.data.command_parts import part_columns, part_count
 from neurodyn.data.header import Split, Status
 from neurodyn.data.split import episodes_in, episodes_of
 from neurodyn.data.store import IN_MEMORY, Store, StoredRows, take
@@ -86,6 +87,8 @@ class Windows:
         readings: Readings of the store's streams, NaN without a reading, shape [W, T + 1, columns]; None without
             streams.
         spread: Of an estimated base, see `Store.spread`, shape [W, T + 1, 12, k]; None for none.
+        parts: Controls during equal parts of the frames (`data.command_parts`), shape [W, T, parts, nu]; None if only
+            their means are known.
         past: The frames before the windows; their last state is the windows' first. None without them.
         origin: Where the windows come from; None for drawn ones.
     """
@@ -101,6 +104,7 @@ class Windows:
     parameters: Tensor | None = field(default=None, kw_only=True)
     readings: Tensor | None = field(default=None, kw_only=True)
     spread: Tensor | None = field(default=None, kw_only=True)
+    parts: Tensor | None = field(default=None, kw_only=True)
     past: "Windows | None" = field(default=None, kw_only=True)
     origin: Origin | None = field(default=None, kw_only=True)
 
@@ -113,6 +117,11 @@ class Windows:
     def frames(self) -> int:
         """Frames in a window."""
         return self.control.shape[1]
+
+    @property
+    def commands(self) -> Tensor:
+        """Controls by part of a frame, shape [W, T, parts, nu]; of whole frames, [W, T, nu], if they are not known."""
+        return self.control if self.parts is None else self.parts
 
     @property
     def source(self) -> Origin:
@@ -175,7 +184,8 @@ class Windows:
         end = self.frames if last is None else last
         states = ("q", "qd", "channels", "contacts", "failed", "valid", "readings", "spread")
         parts = {name: value[:, first : end + 1] for name in states if (value := getattr(self, name)) is not None}
-        return replace(self, **parts, control=self.control[:, first:end], past=None)
+        within = None if self.parts is None else self.parts[:, first:end]
+        return replace(self, **parts, control=self.control[:, first:end], parts=within, past=None)
 
     def until(self, frames: int) -> "Windows":
         """Return the first frames of the windows, with their past."""
@@ -254,6 +264,9 @@ def select_windows(
         if values is not None
     }
     failed = windows.failed if (store.status == Status.TERMINATED).any() else None
+    if (parts := part_count(store.header)) > 1:
+        kept = np.flatnonzero(part_columns(store.header))
+        beside["parts"] = beside["readings"][:, :-1, kept].unflatten(-1, (parts, -1))
     return replace(windows, **beside, failed=failed, origin=Origin.of(store, own, first - store.offsets[own]))
 
 

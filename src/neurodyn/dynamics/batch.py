@@ -408,12 +408,20 @@ class Window(Batched):
         torque: Controls during the frames: torques [N m or N], or as `StateSpec.control_kind` says, shape [worlds, T,
             nu].
         channels: Further measured values, shape [worlds, T + 1, nx]; None if there are none.
+        parts: Controls during equal parts of the frames, shape [worlds, T, parts, nu]; None if only their means,
+            `torque`, are known.
     """
 
     q: Float[Tensor, "worlds states nq"]
     qd: Float[Tensor, "worlds states nv"]
     torque: Float[Tensor, "worlds states-1 nu"]
     channels: Float[Tensor, "worlds states nx"] | None = None
+    parts: Float[Tensor, "worlds states-1 parts nu"] | None = None
+
+    @property
+    def commands(self) -> Tensor:
+        """`parts`, or `torque` without them."""
+        return self.torque if self.parts is None else self.parts
 
     @property
     def present(self) -> State:

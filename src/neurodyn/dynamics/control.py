@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Torques of a frame from controls, computed in one way for all dynamics, and pushes of the base."""
 
+import math
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -9,7 +11,7 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.geometry import rotation
-from neurodyn.geometry.tensors import index
+from neurodyn.geometry.tensors import Commands, index
 from neurodyn.multibody.drives.drive import pd_torque
 
 
@@ -17,6 +19,18 @@ def require_torques(spec: StateSpec, torque: Float[Tensor, "... nu"]) -> None:
     """Raise an `InputError` if the last axis of torques does not match the robot's controls."""
     if torque.shape[-1] != len(spec.controls):
         raise _other_width(spec, torque)
+
+
+def one_after_another(controls: Commands, steps: int) -> tuple[Tensor, int]:
+    """Return controls in equal parts of frames, one after another, [worlds, T * parts, nu], and the parts of a frame.
+
+    There are as many as both the given controls, [worlds, T, given, nu] or [worlds, T, nu], and the `steps` of a frame
+    divide into.
+    """
+    if controls.ndim == 3:
+        return controls, 1
+    parts = math.gcd(controls.shape[2], steps)
+    return controls.unflatten(2, (parts, -1)).mean(3).flatten(1, 2), parts
 
 
 def _other_width(spec: StateSpec, torque: Tensor) -> InputError:

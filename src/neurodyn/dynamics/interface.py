@@ -41,7 +41,7 @@ from neurodyn.dynamics.quantities import (
     gravity_direction,
 )
 from neurodyn.dynamics.rollout_errors import RolloutErrors, compare_rollouts
-from neurodyn.geometry.tensors import Controls, WorldMask
+from neurodyn.geometry.tensors import Commands, Controls, WorldMask
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
 
@@ -107,6 +107,7 @@ class Dynamics(ABC):
         robot: The declaration of the robot; None if there is none.
         training_range: Range of motion in the training data; None if there are none or it is unknown.
         device: Device of inputs and outputs.
+        takes_parts: Whether roll-outs take several controls in a frame.
     """
 
     spec: StateSpec
@@ -117,6 +118,7 @@ class Dynamics(ABC):
     robot: Robot | None = None
     training_range: TrainingRange | None = None
     device: str = "cpu"
+    takes_parts: bool = False
     _rollout_bounds: tuple[TrainingRange | None, PlausibleBounds] | None = None
     _surroundings: "_ResolvedEnvironment | None" = None
     _captured: CapturedStep | None = None
@@ -272,10 +274,11 @@ class Dynamics(ABC):
         raise InputError(f"{self.kind} dynamics of {self.spec.robot!r}: roll-outs stay in one environment; begin anew")
 
     def rollout(
-        self, context: State | Window, controls: Controls, environment: Environment | None = None
+        self, context: State | Window, controls: Commands, environment: Environment | None = None
     ) -> Trajectory:
         """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
 
+        Dynamics that `take_parts` also take torques of equal parts of each frame, shape [worlds, T, parts, nu].
         The first implausible state is reported, see `dynamics.guard`. The fast step (`step_`) is used unless the
         context, the controls or the weights require gradients.
         """
@@ -307,10 +310,10 @@ class Dynamics(ABC):
         return kept[1]
 
     def _watched(self, path: Trajectory, controls: Tensor, environment: Environment | None) -> Trajectory:
-        """Report the first fault of roll-outs under `controls` [worlds, T, nu], if any; return the roll-outs."""
+        """Report the first fault of roll-outs under `controls`, if any; return the roll-outs."""
         fault = fault_of(self.rollout_bounds, path, f"roll-out of {self.kind} dynamics of {self.spec.robot!r}")
         if fault is not None:
-            window = _before(path, controls, fault, self.spec.context)
+            window = _before(path, controls if controls.ndim == 3 else controls.mean(2), fault, self.spec.context)
             report(fault, FaultHistory(self.spec, window, self.resolve_environment(environment), fault.world))
         return path
 

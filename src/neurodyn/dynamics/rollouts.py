@@ -50,7 +50,7 @@ def context_of(
     channels = None
     if past.channels is not None and state.channels is not None:
         channels = torch.cat([past.channels[:, :-1], state.channels[:, None]], 1)
-    return Window(q, qd, past.control, channels)
+    return Window(q, qd, past.control, channels, past.parts)
 
 
 def truth_of(windows: Windows) -> Trajectory:
@@ -87,7 +87,8 @@ def starts_of(windows: Windows, dynamics: Dynamics, environments: RecordedEnviro
     """Return the starts of roll-outs along windows; arguments: see `roll_along`."""
     environment = None if environments is None else environments.of(windows)
     context = context_of(windows, dynamics.spec.context)
-    return RolloutBatch(context, ControlSequence(torque=windows.control), environment)
+    commands = windows.commands if dynamics.takes_parts else windows.control
+    return RolloutBatch(context, ControlSequence(torque=commands), environment)
 
 
 def require_finite_path(path: Trajectory, spec: StateSpec, windows: Windows) -> None:
@@ -109,7 +110,8 @@ class ControlSequence:
     """Torques, or targets and gains of a PD controller, for a batch of roll-outs.
 
     Attributes:
-        torque: Torques or forces [N m or N], shape [worlds, T, nu]; None with a controller.
+        torque: Torques or forces [N m or N], shape [worlds, T, nu], or of equal parts of each frame, [worlds, T, parts,
+            nu]; None with a controller.
         target: Targets of the controller [rad or m], shape [worlds, T, nu]; None with torques.
         kp: Stiffness [N m/rad or N/m], shape [worlds, 1] or [worlds, nu].
         kd: Damping [N m s/rad or N s/m], shape [worlds, 1] or [worlds, nu].

@@ -16,6 +16,8 @@ Positions = Float[Tensor, "*#batch nq"]
 Velocities = Float[Tensor, "*#batch nv"]
 Torques = Float[Tensor, "*#batch nu"]
 Controls = Float[Tensor, "worlds frames nu"]
+Commands = Controls | Float[Tensor, "worlds frames parts nu"]
+"""Controls of frames, or of equal parts of each."""
 WorldMask = Bool[Tensor, " worlds"]
 """Mask of worlds."""
 

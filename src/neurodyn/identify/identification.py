@@ -25,6 +25,7 @@ from neurodyn.core.memory import keeping_memory
 from neurodyn.core.progress import Progress, present_work, showing, stage, tell
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.workers import resolve_threads
+from neurodyn.data.command_parts import part_count
 from neurodyn.data.header import Split
 from neurodyn.data.split import held_out_split
 from neurodyn.data.windows import Windows, select_windows
@@ -176,7 +177,7 @@ class _Identification:
         self.problem = problem = replace(problem, robot=behind_log(problem.robot, problem.store.header, settings))
         behind = problem.robot is not self.declared
         recorded = tuple(problem.store.header.parameters) if problem.store.header.of_robot else ()
-        declared = FitModel.declared(problem.robot, problem.name, settings, recorded)
+        declared = FitModel.declared(problem.robot, problem.name, settings, recorded, part_count(problem.store.header))
         quantities, asked = declared.nominal, problem.parameters
         coupled = bool(settings.quantities) or is_coupled(problem.robot, declared.mechanism, quantities, asked)
         self.sensing = LogSensors.of(

@@ -116,17 +116,17 @@ class _MjlabPlayer(LogPlayer):
         super().__init__(model, scene)
 
     def actuators(self) -> tuple[list[int], np.ndarray]:
-        """Return nothing: `step` writes the commands."""
+        """Return nothing: `hold` writes the commands."""
         return [], np.ones(0)
 
     def forget(self) -> None:
         """Begin with no commands in the past."""
         self._past.clear()
 
-    def step(self, data: Any, control: np.ndarray) -> None:
-        """Move by a frame under a control of the log, shape [nu]."""
+    def hold(self, data: Any, control: np.ndarray, steps: int) -> None:
+        """Take some steps under a control, shape [nu]."""
         model, names = self.model, self.scene.robot.spec.controls
-        for _ in range(self.steps):
+        for _ in range(steps):
             self._past.appendleft(control)
             for k, (name, one) in enumerate(zip(names, self._each, strict=True)):
                 command = float(self._past[min(one.lag, len(self._past) - 1)][k])

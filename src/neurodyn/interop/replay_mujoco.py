@@ -5,6 +5,7 @@ An MJCF that takes the log's commands is driven by its own actuators. A URDF has
 declaration are added, in the exported file and in the original alike.
 """
 
+import math
 import secrets
 import shutil
 import subprocess
@@ -157,7 +158,8 @@ class LogPlayer:
 
     def __init__(self, model: Any, scene: ReplayScene) -> None:
         self.model, self.scene, spec = model, scene, scene.robot.spec
-        self.steps = max(1, round(spec.dt / model.opt.timestep))
+        parts = 1 if scene.windows.parts is None else scene.windows.parts.shape[2]
+        self.steps = parts * max(1, round(spec.dt / model.opt.timestep / parts))
         model.opt.timestep = spec.dt / self.steps
         known = {joint_name(model, number): number for number in range(model.njnt)}
         lacking = [joint.name for joint in spec.joints if joint.name not in known]
@@ -197,9 +199,9 @@ class LogPlayer:
     def _play(self) -> Trajectory:
         mujoco, model, windows = import_mujoco(), self.model, self.scene.windows
         spec, data = self.scene.robot.spec, import_mujoco().MjData(model)
-        q, qd, control = (x.double().numpy() for x in (windows.q, windows.qd, windows.control))
+        q, qd, control = (x.double().numpy() for x in (windows.q, windows.qd, windows.commands))
         past = windows.past
-        before = None if past is None else tuple(x.double().numpy() for x in (past.q, past.qd, past.control))
+        before = None if past is None else tuple(x.double().numpy() for x in (past.q, past.qd, past.commands))
         paths = np.full((windows.count, windows.frames + 1, spec.nq), np.nan)
         rates = np.full((windows.count, windows.frames + 1, spec.nv), np.nan)
         for window in range(windows.count):
@@ -222,9 +224,15 @@ class LogPlayer:
         """Begin a window; actuators of MuJoCo forget with its state."""
 
     def step(self, data: Any, control: np.ndarray) -> None:
-        """Move by a frame under a control of the log, shape [nu]."""
+        """Move by a frame under a control of the log, shape [nu], or the controls of its parts, [parts, nu]."""
+        parts = math.gcd(self.steps, len(control)) if control.ndim == 2 else 1
+        for part in [control] if control.ndim == 1 else control.reshape(parts, -1, control.shape[-1]).mean(1):
+            self.hold(data, part, self.steps // parts)
+
+    def hold(self, data: Any, control: np.ndarray, steps: int) -> None:
+        """Take some steps under a control, shape [nu]."""
         data.ctrl[self.model.actuator_ctrladr[self._commands]] = control * self._gears
-        import_mujoco().mj_step(self.model, data, nstep=self.steps)
+        import_mujoco().mj_step(self.model, data, nstep=steps)
 
     def _write(self, data: Any, q: np.ndarray, qd: np.ndarray) -> None:
         spec, model = self.scene.robot.spec, self.model

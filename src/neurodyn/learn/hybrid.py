@@ -204,7 +204,7 @@ class NetworkLearner(GradientLearner):
         """Forecast windows from their first states; differentiable in parameters and weights."""
         environment = self._windows.environments.at(windows.ground)
         return self._model.simulate(
-            context_of(windows), windows.control, self._model.physical(self._raw), weights, environment
+            context_of(windows), windows.commands, self._model.physical(self._raw), weights, environment
         )
 
     def _errors(self, path: Trajectory, windows: Windows) -> Tensor:

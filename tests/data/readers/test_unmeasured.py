@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from neurodyn.core.config import from_dict
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.data.command_parts import part_count, without_parts
 from neurodyn.data.inspection import inspect_log, inspect_store
 from neurodyn.data.readers import ColumnMap, import_logs, read_column_map, read_logs
 from neurodyn.data.readers.sensor_columns import SensorReadings
@@ -146,11 +147,13 @@ def check(store):
         mean = motors[rows[:-1, None] + np.arange(4), number, 2].mean(1)
         np.testing.assert_allclose(store.control[: count - 1, place], mean, atol=2e-4)
     streams = {stream.kind: stream for stream in store.header.streams}
-    assert set(streams) == {"imu", "orientation", "foot_switch"}
+    assert set(streams) == {"imu", "orientation", "foot_switch", "command"}
     assert streams["imu"].averaged == ("specific_force",)
+    assert part_count(store.header) == 4
+    store = without_parts(store)
     columns = [name for stream in store.header.streams for name in stream.columns]
     kinds = [stream.kind for stream in store.header.streams for _ in stream.columns]
-    seen = {kind: store.measured[:count, [k == kind for k in kinds]] for kind in streams}
+    seen = {kind: store.measured[:count, [k == kind for k in kinds]] for kind in streams if kind != "command"}
     np.testing.assert_allclose(seen["imu"][:, :3], gyroscope[rows], atol=1e-5)
     mean = (force[rows[:-1, None] + np.arange(5)] * [[[0.5], [1], [1], [1], [0.5]]]).sum(1) / 4
     np.testing.assert_allclose(seen["imu"][:-1, 3:], mean, atol=1e-5)

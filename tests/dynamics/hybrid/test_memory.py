@@ -66,6 +66,30 @@ def test_a_rollout_is_repeated_steps(kept: HybridDynamics):
         torch.testing.assert_close(state.qd, path.qd[:, frame + 1])
 
 
+@pytest.mark.parametrize(("drives", "interpolated"), [(DRIVES, True), (MOTORS, False)], ids=["controllers", "motors"])
+def test_commands_of_parts_of_frames_are_those_of_shorter_frames(drives: dict[str, Drive], interpolated: bool):
+    made = model(drives=drives)
+    half = msgspec.structs.replace(made.spec, dt=0.5 * made.spec.dt)
+    short = HybridDynamics(half, made.mechanism, EngineConfig(substeps=1))
+    q, qd = drawn(WORLDS, 2 * FRAMES + 1, 2), drawn(WORLDS, 2 * FRAMES + 1, 2, seed=1)
+    for x in (q, qd):  # states within frames are interpolated
+        x[:, 1::2] = 0.5 * (x[:, :-1:2] + x[:, 2::2])
+    before, onward = (drawn(WORLDS, 2 * FRAMES, 2, seed=seed) for seed in (2, 3))
+    pairs = onward.unflatten(1, (FRAMES, 2))
+    whole = Window(q[:, ::2], qd[:, ::2], before[:, ::2], parts=before.unflatten(1, (FRAMES, 2)))
+    values, weights = made.physical().detach(), made.weights
+    path = made.simulate(whole, pairs, values, weights, interpolated=interpolated)
+    shorter = short.simulate(Window(q, qd, before), onward, values, weights, interpolated=interpolated)
+    torch.testing.assert_close(path.q, shorter.q[:, ::2])
+    torch.testing.assert_close(path.qd, shorter.qd[:, ::2])
+    means = made.simulate(whole, pairs.mean(2), values, weights, interpolated=interpolated)
+    assert not torch.allclose(path.q, means.q, atol=1e-5)
+    # A frame of two steps holds no thirds.
+    thirds = drawn(WORLDS, FRAMES, 3, 2, seed=4)
+    held = made.rollout(whole.present, thirds), made.rollout(whole.present, thirds.mean(2))
+    torch.testing.assert_close(held[0].q, held[1].q)
+
+
 def test_the_memory_of_motors_passes_a_window_without_the_robot():
     """What commands leave in delays and lags, and its derivatives, are those of steps of the whole robot."""
     assert model().plane_engine.memory_program is None  # controllers see the joints

@@ -82,6 +82,7 @@ SENSOR_KINDS: Registry[SensorKind] = Registry(
     foot_force=SensorKind((Part(name="force", components=(), unit="N"),), forces=("force",)),
     foot_switch=SensorKind((Part(name="contact", components=(), unit="1"),), compared=False),
     magnetometer=SensorKind((Part(name="field", components=_XYZ, unit="1"),), compared=False),
+    command=SensorKind((Part(name="held", components=(), unit="1"),), compared=False),
 )
 """Kinds of sensors by name."""
 
@@ -92,8 +93,8 @@ class Stream(Config, frozen=True):
     name: str
     kind: str
     joints: tuple[str, ...] = ()
-    """Joints of a stream of joint torques, or those that move the feet of its forces or switches; empty for other
-    kinds."""
+    """Joints of a stream of joint torques or commands, or those that move the feet of its forces or switches; empty for
+    other kinds."""
     averaged: tuple[str, ...] = ()
     """Quantities whose readings are means over the frame that begins at their row, not values at its begin."""
 

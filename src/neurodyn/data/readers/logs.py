@@ -22,13 +22,14 @@ from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell, tracked
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.verdict import Finding
+from neurodyn.data.command_parts import differ, part_streams, parts_of_frames
 from neurodyn.data.commands import DeclaredCommands
 from neurodyn.data.header import CONTROL, Delay, Split, Status, StoreHeader, episode_table
 from neurodyn.data.log_checks import check_log
 from neurodyn.data.readers.alignment import Alignment, measure, velocity_delay
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, recognise
 from neurodyn.data.readers.raw import RawRun, Survey
-from neurodyn.data.readers.resample import check_rate, resample, segments
+from neurodyn.data.readers.resample import check_rate, control_in_parts, frame_times, resample, segments
 from neurodyn.data.readers.sensor_columns import measured_streams
 from neurodyn.data.readers.streams import read_source
 from neurodyn.data.split import assign_splits
@@ -258,7 +259,7 @@ def _collect(
         notes=_notes(files, columns, survey, conversion, spec),
         groups=tuple(dict.fromkeys(run.group for run in survey.runs.values() if run.group)),
         runs=tuple(survey.runs),
-        streams=measured_streams(columns.measured),
+        streams=(*measured_streams(columns.measured), *part_streams(conversion.parts, spec.controls)),
         drives=columns.drives,
         delays=conversion.delays,
         base="unmeasured" if columns.unmeasured else "measured",
@@ -316,6 +317,7 @@ class _Conversion:
         self.pieces = self.dropped = 0
         self.alignment: Alignment | None = None
         self.velocity_delay: float | None = None
+        self.parts = 1
         self._columns, self._spec, self._file = columns, logged, rows
         self._header_spec = spec
         drives = expand_keys(columns.drives, spec.controls, "drives of the log") or declared.drives
@@ -352,6 +354,20 @@ class _Conversion:
         declared = None if columns.alignment == "auto" else columns.alignment
         averaged, drives = columns.velocity == "averaged", self.declared.drives
         self.alignment = measure(measured, self._spec, averaged=averaged, declared=declared, drives=drives)
+        self.parts = self._parts(measured)
+
+    def _parts(self, pieces: Sequence[RawRun]) -> int:
+        """Return the parts of frames for which commands are kept: 1 if none of `pieces` has any that move within."""
+        dt, nu = self._spec.dt, self._spec.nu
+        periods = [float(np.median(np.diff(one.clocks["control"]))) for one in pieces if one.control.size]
+        parts = parts_of_frames(float(np.median(periods)), dt) if periods else 1
+        if parts == 1:
+            return 1
+        for piece in pieces:
+            grid = frame_times(piece, dt, delay=0.0, averaged=False)
+            if grid is not None and differ(control_in_parts(piece, grid, dt, parts).reshape(-1, parts, nu)):
+                return parts
+        return 1
 
     @property
     def delays(self) -> dict[str, Delay]:
@@ -373,7 +389,7 @@ class _Conversion:
         averaged, past = self._columns.velocity == "averaged", self._columns.velocity == "past"
         assert self.alignment is not None
         delay = self.alignment.chosen
-        frames = resample(self._on_time(piece), self._spec, delay=delay, averaged=averaged, past=past)
+        frames = resample(self._on_time(piece), self._spec, delay=delay, averaged=averaged, past=past, parts=self.parts)
         if frames is None:
             self.dropped += 1
             return

@@ -121,18 +121,23 @@ def _between(run: RawRun, begin: float, end: float) -> RawRun | None:
     return replace(run, **changes)
 
 
-def resample(run: RawRun, spec: StateSpec, *, delay: float, averaged: bool, past: bool = False) -> Frames | None:
+def resample(
+    run: RawRun, spec: StateSpec, *, delay: float, averaged: bool, past: bool = False, parts: int = 1
+) -> Frames | None:
     """Return the frames of a run without gaps; None if it is too short for one.
 
     Frames that coincide with rows use their values without interpolation. A logged control takes effect after `delay`
     [s]. With `averaged`, logged velocities are averaged over the frame around each sample; with `past`, differentiated
-    velocities use past positions only (`past_slopes`).
+    velocities use past positions only (`past_slopes`). Means of the control over `parts` of each frame, if there are
+    several, follow the readings (`data.command_parts`).
     """
     grid = frame_times(run, spec.dt, delay=delay, averaged=averaged, past=past)
     if grid is None:
         return None
     q, qd = states(run, spec, grid, averaged=averaged, past=past)
     readings = [one.at(run.time[0] + grid, spec.dt) for one in run.readings]
+    if parts > 1:
+        readings.append(np.pad(control_in_parts(run, grid - delay, spec.dt, parts), ((0, 1), (0, 0))))
     measured = np.concatenate(readings, axis=1) if readings else np.zeros((len(grid), 0))
     return Frames(q, qd, mean_control(run, grid - delay, spec.dt) if run.control.size else _rates(q, spec), measured)
 
@@ -195,6 +200,12 @@ def mean_control(run: RawRun, at: np.ndarray, dt: float) -> np.ndarray:
         if after >= at[-1] - _TOUCH * dt:
             return run.control[rows]
     return np.diff(held_integral(time, run.control, at), axis=0) / dt
+
+
+def control_in_parts(run: RawRun, at: np.ndarray, dt: float, parts: int) -> np.ndarray:
+    """Return `mean_control` over equal parts of the frames between times `at`, shape [T, parts * nu]."""
+    finer = np.append((at[:-1, None] + dt / parts * np.arange(parts)).ravel(), at[-1])
+    return mean_control(run, finer, dt / parts).reshape(len(at) - 1, -1)
 
 
 def _rows_at(time: np.ndarray, at: np.ndarray, dt: float) -> np.ndarray | None:

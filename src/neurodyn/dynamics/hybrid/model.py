@@ -25,12 +25,12 @@ from neurodyn.core.workers import available_cores
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.capture import FixedFrame, KeptFrames, wants_torch
-from neurodyn.dynamics.control import frame_command, require_torques
+from neurodyn.dynamics.control import frame_command, one_after_another, require_torques
 from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame, TrackedFrames
 from neurodyn.dynamics.hybrid.parameters import Parameters, first_weights
 from neurodyn.dynamics.interface import renewed_memory
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.tensors import Controls, WorldMask, index
+from neurodyn.geometry.tensors import Commands, WorldMask, index
 from neurodyn.multibody.contacts.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
 from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, nominal, shared_engine, takes_prisms
 from neurodyn.multibody.trace.program import Rows, chain
@@ -73,6 +73,7 @@ class HybridDynamics(LearnedDynamics):
     """
 
     kind = "hybrid"
+    takes_parts = True
     _base_com: Tensor
 
     def __init__(
@@ -250,11 +251,11 @@ class HybridDynamics(LearnedDynamics):
         fresh = self._memory_after(carry.environment, context)
         return HybridCarry(carry.environment, renewed_memory(carry.memory, fresh, mask))
 
-    def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
-        """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu].
+    def _rollout(self, context: State | Window, controls: Commands, environment: Environment | None) -> Trajectory:
+        """Predict T frames under torques `controls` [N m or N], shape [worlds, T, nu] or [worlds, T, parts, nu].
 
         On planes the loop over time is compiled. On other grounds the contact points are measured once a frame, and the
-        contacts of shapes with a heightfield (soft contacts) in every substep.
+        contacts of shapes with a heightfield (soft contacts) in every substep; controls are means over frames.
         """
         require_torques(self.spec, controls)
         carry = self.begin(context, environment)
@@ -263,7 +264,7 @@ class HybridDynamics(LearnedDynamics):
     def simulate(
         self,
         context: State | Window,
-        controls: Controls,
+        controls: Commands,
         parameters: Tensor,
         weights: Tensor,
         environment: Environment | None = None,
@@ -274,7 +275,8 @@ class HybridDynamics(LearnedDynamics):
 
         Args:
             context: Initial states, or a window, which sets the memory of drives and networks.
-            controls: Torques [N m or N], shape [worlds, T, nu].
+            controls: Torques [N m or N], shape [worlds, T, nu], or of equal parts of frames, [worlds, T, parts, nu];
+                means of those that share a step of the engine count.
             parameters: Physical values of the free quantities, shape [parameters] or [worlds, parameters].
             weights: Weights of the networks, shape [weights].
             environment: Gravity and ground.
@@ -413,13 +415,14 @@ class HybridDynamics(LearnedDynamics):
             own = None if self._hidden or self.compute_device is not None else self.plane_engine.memory_program
             if own is not None:  # the state does not matter
                 values = self._values(environment, parameters)
+                commands, parts = one_after_another(context.commands, self.config.substeps)
                 return own.rollout(
-                    torch.zeros(len(context.q), own.sizes.state).to(context.q), frames=context.torque.shape[1],
-                    substeps=self.config.substeps, control=context.torque,
+                    torch.zeros(len(context.q), own.sizes.state).to(context.q), frames=commands.shape[1],
+                    substeps=self.config.substeps // parts, control=commands,
                     parameters=self._frame_parameters(environment, len(context.q), values),
                     weights=self.weights if weights is None else weights,
                 )[:, -1, own.sizes.state - self.memory :]  # fmt: skip
-            for frame, torque in enumerate(context.torque.unbind(1)):
+            for frame, torque in enumerate(context.commands.unbind(1)):
                 state = State(context.q[:, frame], context.qd[:, frame])
                 _, memory = self._run(environment, state, torque[:, None], parameters, weights, memory)
         return memory
@@ -436,9 +439,10 @@ class HybridDynamics(LearnedDynamics):
         turns, rise = torch.tensor(self.spec.continuous), context.q.diff(dim=1)
         rise = torch.where(turns, torch.remainder(rise + torch.pi, 2 * torch.pi) - torch.pi, rise)
         held = torch.cat([context.q[:, :-1], context.qd[:, :-1], rise, context.qd.diff(dim=1)], -1)
+        commands, parts = one_after_another(context.commands, self.config.substeps)
         return own.rollout(
-            context.q.new_zeros(len(context.q), own.sizes.state), frames=context.torque.shape[1],
-            substeps=self.config.substeps, control=context.torque, held=held,
+            context.q.new_zeros(len(context.q), own.sizes.state), frames=commands.shape[1],
+            substeps=self.config.substeps // parts, control=commands, held=held.repeat_interleave(parts, 1),
             parameters=self._frame_parameters(environment, len(context.q), self._values(environment, parameters)),
             weights=weights,
         )[:, -1, own.sizes.state - self.memory :]  # fmt: skip
@@ -456,7 +460,7 @@ class HybridDynamics(LearnedDynamics):
         if self._mode(environment) == "plane":
             return self._launch(environment, state, controls, parameters, weights, memory)
         q, qd = [state.q], [state.qd]
-        for torque in controls.unbind(1):
+        for torque in one_after_another(controls, 1)[0].unbind(1):
             for _ in range(self.config.substeps // self._substeps(environment)):
                 path, memory = self._launch(environment, state, torque[:, None], parameters, weights, memory)
                 state = State(path.q[:, 1], path.qd[:, 1])
@@ -496,6 +500,8 @@ class HybridDynamics(LearnedDynamics):
         self, environment: Environment, state: State, controls: Tensor, parameters: Tensor | None,
         weights: Tensor | None, memory: Tensor | None,
     ) -> tuple[Trajectory, Tensor | None]:  # fmt: skip
+        substeps = self._substeps(environment)
+        controls, part = one_after_another(controls, substeps)
         worlds, frames = controls.shape[:2]
         values = self._values(environment, parameters)
         more, nq, nv = self._hidden, self.mechanism.nq - self._hidden, self.mechanism.nv - self._hidden
@@ -508,13 +514,13 @@ class HybridDynamics(LearnedDynamics):
         path = engine.program.rollout(
             torch.cat(parts, dim=-1),
             frames=frames,
-            substeps=self._substeps(environment),
+            substeps=substeps // part,
             control=controls,
             held=held,
             parameters=self._frame_parameters(environment, worlds, values),
             weights=self.weights if weights is None else weights,
         )
-        q, qd, kept = path.split([self.mechanism.nq, self.mechanism.nv, engine.memory], dim=-1)
+        q, qd, kept = path[:, ::part].split([self.mechanism.nq, self.mechanism.nv, engine.memory], dim=-1)
         after = torch.cat([q[:, -1, nq:], qd[:, -1, nv:], kept[:, -1]], -1) if self.memory else None
         return Trajectory(q[..., :nq], qd[..., :nv]), after
 

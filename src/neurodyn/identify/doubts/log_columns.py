@@ -79,8 +79,8 @@ class _Margin:
         """Return the windows with commands that act `shift` frames later than logged."""
         whole, k = self.windows, self.margin
         last = whole.frames - k
-        control = whole.control[:, k - shift : last - shift]
-        return replace(whole.cut(k, last), control=control).after(self.past)
+        moved = whole.cut(k - shift, last - shift)
+        return replace(whole.cut(k, last), control=moved.control, parts=moved.parts).after(self.past)
 
 
 def fits_with_other_columns(evidence: Evidence) -> Iterator[Finding]:
@@ -207,7 +207,8 @@ def _controls(spec: StateSpec, columns: dict[str, str], factor: float = 1.0) -> 
 
     def apply(margin: _Margin) -> Windows:
         def changed(one: Windows) -> Windows:
-            return replace(one, control=_taken(one.control, *places, factor))
+            parts = None if one.parts is None else _taken(one.parts, *places, factor)
+            return replace(one, control=_taken(one.control, *places, factor), parts=parts)
 
         windows = changed(margin.cut())
         return windows if windows.past is None else replace(windows, past=changed(windows.past))

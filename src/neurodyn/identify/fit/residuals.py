@@ -574,7 +574,7 @@ class Residuals:
         )
 
     def _rollout(self, physical: Tensor, shift: Tensor, torque: Tensor, rows: Tensor) -> tuple[Trajectory, Tensor]:
-        """Return roll-outs and the controls of their frames."""
+        """Return roll-outs and the mean controls of their frames."""
         w = self.windows
         q = displace(self._spec, w.q[rows, 0], shift[:, : self._nv]) if self.initials else w.q[rows, 0]
         state = State(q, w.qd[rows, 0] + shift[:, self._nv :])
@@ -582,9 +582,10 @@ class Residuals:
         if self._environments is not None:
             environment = self._environments.at(*(x if x is None else x[rows] for x in (w.ground, w.parameters)))
         control, quantities = w.control[rows] + torque[:, None], physical[:, : len(self.dynamics.physical.specs)]
+        commands = control if w.parts is None else w.parts[rows] + torque[:, None, None]
         context = context_of(w, state=state, rows=rows)
         weights = self.dynamics.weights.detach()
-        return self.dynamics.simulate(context, control, quantities, weights, environment, interpolated=True), control
+        return self.dynamics.simulate(context, commands, quantities, weights, environment, interpolated=True), control
 
 
 def without_jumps(derivatives: Tensor) -> Tensor:

@@ -67,7 +67,10 @@ class FromPast:
             frames = context.torque.shape[1]
             q, qd, control = (x.double() for x in (context.q, context.qd, context.torque))
             ground = None if environment is None or environment.ground is None else environment.ground.pose
-            past = Windows(q, qd, control, ground=None if ground is None else ground.double()).after(frames)
+            past = Windows(
+                q, qd, control, ground=None if ground is None else ground.double(),
+                parts=None if context.parts is None else context.parts.double(),
+            ).after(frames)  # fmt: skip
             where = None if environment is None else RecordedEnvironments.like(environment)
             begin = estimate_starts(
                 self.dynamics, past, min(self.context, frames), "past", self.noise, where, history=frames
@@ -119,7 +122,7 @@ def hybrid_forecast(
     def forecast(windows: Windows) -> Trajectory:
         history = dynamics.spec.context
         begun = estimate_starts(dynamics, windows, context, start, noise, environments, history=history)
-        return dynamics.rollout(context_of(begun), begun.control, environments.of(begun))
+        return dynamics.rollout(context_of(begun), begun.commands, environments.of(begun))
 
     return forecast
 
@@ -171,7 +174,7 @@ def own_motion(
 ) -> Windows:
     """Return the model's own motion in windows as measured with white noise; non-finite roll-outs are left out."""
     generator = torch.Generator().manual_seed(derive_seed(seed, "noise floor"))
-    path = dynamics.rollout(State(windows.q[:, 0], windows.qd[:, 0]), windows.control, environments.of(windows))
+    path = dynamics.rollout(State(windows.q[:, 0], windows.qd[:, 0]), windows.commands, environments.of(windows))
     kept = finite_worlds(path).nonzero()[:, 0]
     q, qd, windows = path.q[kept], path.qd[kept], windows.rows(kept)
     drawn = noise.joined * torch.randn((*qd.shape[:2], 2 * dynamics.spec.nv), generator=generator, dtype=torch.float64)

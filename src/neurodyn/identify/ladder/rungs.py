@@ -96,7 +96,7 @@ def settle_and_roll_out(dynamics: HybridDynamics, store: Store, windows: Windows
     """Return roll-outs along windows, after all commands of their past."""
     context = context_of(windows, None if dynamics.memory else 0)
     where = environments_of(store, dynamics).of(windows)
-    return dynamics.simulate(context, windows.control, dynamics.physical().detach(), dynamics.weights.detach(), where)
+    return dynamics.simulate(context, windows.commands, dynamics.physical().detach(), dynamics.weights.detach(), where)
 
 
 @torch.no_grad()

@@ -170,14 +170,19 @@ class FitModel:
 
     @classmethod
     def declared(
-        cls, robot: Robot, name: str, settings: IdentificationSettings, recorded: Sequence[str] = ()
+        cls, robot: Robot, name: str, settings: IdentificationSettings, recorded: Sequence[str] = (), parts: int = 1
     ) -> "FitModel":
         """Return a robot as declared, without free quantities but those that its log gives by run.
+
+        Frames have a multiple of `parts` steps of the engine unless the settings say how many: so many commands has the
+        log for each.
 
         Raises:
             InputError: The log gives a quantity that the robot does not have.
         """
         engine = settings.engine(robot)
+        if settings.substeps is UNSET:
+            engine = msgspec.structs.replace(engine, substeps=-(-engine.substeps // parts) * parts)
         model = cls(robot, name, *declared_mechanism(robot, engine.contact), engine, recorded=tuple(recorded))
         values = model.nominal
         for one in recorded:

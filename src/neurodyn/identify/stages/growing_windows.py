@@ -461,12 +461,13 @@ class Fitting:
 
     def finish(self, costs: dict[str, float]) -> Searched:
         """Search the kept stage further with short steps of the engine; return its result with `Searched.shifts`."""
-        substeps = math.ceil(self.spec.dt / _FINE / self.model.engine.substeps) * self.model.engine.substeps
+        even = math.lcm(self.model.engine.substeps, 2)  # half as many have to be whole, and hold a log's commands
+        substeps = math.ceil(self.spec.dt / _FINE / even) * even
         given = self.settings.substeps is not UNSET or self._measured is not None
         if given or self._touches or substeps <= self.model.engine.substeps:
             return self.end_with_shifts(self.end(costs))
         self.x = self.space.with_likely_scale(self.x)
-        self.shorten_steps(substeps + substeps % 2)
+        self.shorten_steps(substeps)
         return self.end_with_shifts(self.again(costs))
 
     def shorten_steps(self, substeps: int) -> None:
