@@ -280,7 +280,7 @@ def test_an_error_of_every_kind_says_what_would_be_valid(workplace: Path, tmp_pa
             "contact_points: shapes ['foot*'] match no collision shape",
         ),
         ("  height: [0.1, 0.5]\n", "", generate, "no range to draw the base's height from"),
-        ("solver: mujoco", "solver: featherstone", generate, "featherstone knows no contacts; use solver: mujoco"),
+        ("solver: mujoco", "solver: featherstone", generate, "featherstone has no contacts; use solver: mujoco"),
         (
             "[trunk, front_leg, rear_leg]",
             "[trunk]",

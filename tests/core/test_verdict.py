@@ -18,7 +18,7 @@ CASES = [
     (verdict.of_data(5, 1000), "ok"),
     (
         verdict.of_persistence(0.2, 0.1, "joint error"),
-        "fails: the model loses to persistence: joint error 0.2",
+        "fails: the model is worse than persistence: joint error 0.2",
     ),
     (verdict.of_persistence(0.1, 0.2, "joint error"), "ok"),
     (verdict.of_persistence(None, 0.2, ""), "fails: no roll-out is finite"),

@@ -118,7 +118,7 @@ def test_data_of_different_robots_do_not_mix():
         ({"joints": (JointSpec(name="turn", kind="revolute"),), "controls": ("turn",)}, "joint order is"),
     ):
         other = store(2.0, spec=msgspec.structs.replace(SPEC, **changed))
-        with pytest.raises(MismatchError, match=f"b.h5: not the robot of a.h5, .*do not mix: {words}") as caught:
+        with pytest.raises(MismatchError, match=f"b.h5: not the robot of a.h5, .*cannot be mixed: {words}") as caught:
             Mixture.of([store(1.0), other], names=["a.h5", "b.h5"])
         assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="no data given"):

@@ -68,5 +68,7 @@ def test_a_frame_goes_on_with_its_history_in_another_environment():
 
 def test_dynamics_that_stay_in_one_environment_refuse_another():
     analytic = AnalyticDynamics(plant.robot())
-    with pytest.raises(InputError, match="dynamics of 'cartpole': roll-outs stay in one environment; begin anew"):
+    with pytest.raises(
+        InputError, match="dynamics of 'cartpole': a roll-out cannot change its environment; call begin again"
+    ):
         analytic.change_environment(None, Environment())

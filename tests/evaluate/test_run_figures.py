@@ -78,7 +78,7 @@ def test_a_training_that_did_not_end_is_said_so(run: Path):
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run / "metrics.jsonl").write_text("".join(line for line in lines if "finished" not in line))
     found = figures_of(str(run), evaluate(run, horizon=5))
-    assert found.verdict.startswith("warning: the training did not come to its end")
+    assert found.verdict.startswith("warning: the training was interrupted")
 
 
 def test_runs_are_compared_and_those_that_cannot_be_are_named(run: Path, tmp_path: Path):

@@ -80,7 +80,7 @@ def test_networks_of_a_blueprint_are_named(tmp_path):
 
 def test_files_of_robots_have_no_place_for_an_actuator_network(tmp_path):
     network_run(tmp_path / "run")
-    with pytest.raises(InputError, match=r"actuator network of shoulder, elbow, for which URDF has no place"):
+    with pytest.raises(InputError, match=r"actuator network of shoulder, elbow, which URDF cannot hold"):
         export_identified(tmp_path / "run", "urdf")
     with pytest.raises(InputError, match=r"run: holds no identified robot, which MJCF needs"):
         export_identified(tmp_path / "run", "mjcf")

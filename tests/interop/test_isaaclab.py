@@ -159,7 +159,7 @@ def test_what_events_draw_is_felt_or_named(model):
     env.view.values["masses"][:, 0] = masses
     env.robot.data.joint_armature[:, 1] = torch.tensor([0.01, 0.02, 0.05])
     env.view.values["material_properties"][1] = 0.5
-    with pytest.warns(UserWarning, match=r"Isaac Lab: the model of 'scene' does not feel what is drawn of materials"):
+    with pytest.warns(UserWarning, match=r"Isaac Lab: the model of 'scene' ignores the randomisation of materials"):
         physics = use_dynamics(env, model)
     assert physics.quantities == ("floating.mass", "shoulder.armature")
     assert physics.left_out == ("materials",)

@@ -112,7 +112,7 @@ def test_what_mjlab_draws_is_felt_or_named(model):
     env = environment(
         body_ipos=((1, 0), drawn), geom_friction=((1, 0), [0.3, 0.7, 1.1]), geom_rgba=((1, 0), [0.1, 0.2, 0.3])
     )
-    with pytest.warns(UserWarning, match="does not feel what is drawn of geom_rgba"):
+    with pytest.warns(UserWarning, match="ignores the randomisation of geom_rgba"):
         physics = use_dynamics(env, model)
     assert physics.quantities[0] == "robot/floating.com.x"
     assert physics.quantities[1] == "contact.friction"

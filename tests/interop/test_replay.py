@@ -196,8 +196,8 @@ def test_without_a_log_nothing_is_replayed_and_that_is_said(servos, tmp_path, ca
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--force"], "--force is that of an export whose log is replayed; valid with it: --to "),
-        (["--to", "urdf", "--without-delay"], "--without-delay is that of an MJCF, not of urdf"),
+        (["--force"], "--force is for exports that replay a log; valid with it: --to "),
+        (["--to", "urdf", "--without-delay"], "--without-delay is for MJCF, not for urdf"),
         (["--to", "mjcf", "--data", "none.h5"], "--data: none.h5 does not exist"),
     ],
 )

@@ -76,14 +76,14 @@ def test_the_verb_says_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(["export", "pretrained-policy:cartpole", "--to", "rsl-rl", "--out", str(out)]) == 0
     assert str(out / "model_0.pt") in capsys.readouterr().out
     assert run(["export", "pretrained-policy:cartpole", "--to", "rsl-rl", "--out", str(out)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
 
 
 def test_what_cuts_off_its_observations_is_refused(tmp_path: Path):
     config, network = load_policy("pretrained-policy:cartpole")
     clipped = type(config)(**{name: getattr(config, name) for name in config.__struct_fields__} | {"clip": 5.0})
     save_policy(tmp_path / "policy", clipped, network)
-    with pytest.raises(InputError, match="cuts off normalised observations at 5, which rsl_rl does not"):
+    with pytest.raises(InputError, match="clips normalised observations at 5, which rsl_rl does not"):
         export_rsl_rl(tmp_path / "policy", tmp_path / "out")
 
 

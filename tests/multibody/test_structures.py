@@ -168,7 +168,7 @@ def test_damped_pendulums_lose_energy():
 @pytest.mark.parametrize(
     ("net", "contact", "message"),
     [
-        (network("inertial", "mass_matrix", SWINGING), "soft", "structure inertial is not known to contact: soft"),
+        (network("inertial", "mass_matrix", SWINGING), "soft", "structure inertial does not work with contact: soft"),
         (network("free", "mass_matrix", SWINGING), None, "mass_matrix.shoulder takes networks of structure inertial"),
     ],
 )

@@ -76,7 +76,7 @@ BAD = {
         {**FLAT, "ground_sampling": {"ground": "flat", "height": [1, 0]}},
         "valid: the lower bound first",
     ),
-    "ground without contacts": ({"grounds": FLAT["grounds"]}, "featherstone knows no contacts"),
+    "ground without contacts": ({"grounds": FLAT["grounds"]}, "featherstone has no contacts"),
     "rotation that is none": ({"grounds": {"flat": {"shapes": [{"kind": "plane", "rotation": [0, 0, 0, 2]}]}}}, "unit"),
     "no contact points": ({"probes": {"shapes": []}}, "shapes is empty"),
     "no spacing": ({"probes": {"spacing": 0}}, "spacing is 0"),

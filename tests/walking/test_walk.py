@@ -62,7 +62,7 @@ def test_forces_that_are_not_found_are_the_last_ones_and_counted(a1):
     assert result.falls == 0
     assert result.fallbacks == 2 * (len(calls) // 5)
     assert str(result.verdict).startswith("fails: ")
-    assert "found no forces, and the last went on" in str(result.verdict)
+    assert "found no forces, and kept the last one" in str(result.verdict)
     few = structs.replace(result, fallbacks=1)
     assert few.verdict.grade == "warning"
     assert structs.replace(result, fallbacks=0).plain()["verdict"] == "ok: no falls in 2 episodes"

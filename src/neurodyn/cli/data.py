@@ -107,7 +107,7 @@ def import_(
         _import_model(files, out, robot, model, statistics)
         return
     if statistics is not None:
-        raise InputError("--statistics is of a model's inputs; valid with --model")
+        raise InputError("--statistics is for imported models; valid with --model")
     from neurodyn.cli.terminal.tables import print_import
     from neurodyn.data.header import Split
     from neurodyn.data.readers import import_logs, import_rows
@@ -192,7 +192,7 @@ def inspect(
 
     for name, given in (("--robot", robot), ("--map", map)):
         if given is not None:
-            raise InputError(f"{name} is for raw logs; {file} is a dataset, which says all that itself")
+            raise InputError(f"{name} is for raw logs; {file} is a dataset, whose header holds this")
     picture = plot or file.with_suffix(".png")
     require_writable(json, text=True)
     require_writable(picture)
@@ -228,7 +228,7 @@ def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Pa
             report = inspect_log(log, known.spec, robot, articulation(known).centers_of_mass if free else {})
     print_log(report.found)
     if path.exists():
-        print(f"column map: {path} is there already and kept; --map FILE writes another")
+        print(f"column map: {path} exists already and kept; --map FILE writes another")
     else:
         write_text(path, report.map_text)
         print(f"column map to start from: {path}")

@@ -63,7 +63,7 @@ def demo(
     given = {name: value for name, value in budget.items() if value is not None}
     asked = [name for name, one in (("neural", neural), ("world-model", world_model), ("policy", policy)) if one]
     if len(asked) > 1:
-        raise InputError(f"--{asked[0]} and --{asked[1]} are two demos; give one of them")
+        raise InputError(f"--{asked[0]} and --{asked[1]} are different demos; give one of them")
     if given and asked not in ([], ["neural"]):
         raise InputError(f"--{next(iter(given))} is for the neural cartpole; valid with the other demos: --out, --seed")
     if seed < 0:
@@ -208,7 +208,7 @@ def _data(out: Path, transitions: int, seed: int, bar: "ProgressBar") -> Path:
 
     data, robot = out / "cartpole.h5", load(ROBOT)
     if data.exists():
-        bar.say(f"1/4  data: {data} is there already")
+        bar.say(f"1/4  data: {data} exists already")
         return data
     summary = generate(robot, transitions=transitions, out=data, seed=seed, resume=True)
     bar.say(
@@ -356,7 +356,7 @@ def examples(*, out: Path = Path("examples")) -> None:
         raise InputError(f"{SOURCES[0]}: no such folder; {_INCOMPLETE}")
     with exclusive(out):
         if out.exists():
-            raise InputError(f"{out}: is there already; give another --out")
+            raise InputError(f"{out}: exists already; give another --out")
         with ProgressBar("writing examples"), atomic_folder(out) as folder:
             shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
     count = sum(path.is_file() for path in out.rglob("*"))

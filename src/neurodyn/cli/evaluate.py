@@ -174,7 +174,7 @@ def compare(
                  "randomise": randomise or None}  # fmt: skip
         for name, value in given.items():
             if value is not None:
-                raise InputError(f"--{name} is for policies, of which none is named here; valid: without it")
+                raise InputError(f"--{name} is for policies, of which none is given; valid: without it")
     if episodes is not None and episodes < 1:
         raise InputError(f"--episodes is {episodes}; valid: at least 1")
 
@@ -201,7 +201,9 @@ def compare(
     print(f"report: {write_comparison(report, result)}")
     if result.broken:
         names = ", ".join(entry.run for entry in result.broken)
-        raise InputError(f"{len(result.broken)} of {len(runs)} runs could not be compared: {names}; why is said above")
+        raise InputError(
+            f"{len(result.broken)} of {len(runs)} runs could not be compared: {names}; the reasons are above"
+        )
 
 
 @command(RecordingRequest)
@@ -334,11 +336,11 @@ def _require_replay(to: str | None, **flags: Any) -> None:
     given = next((name for name, value in flags.items() if value), None)
     if given is not None and (to is None or (to not in SIMULATOR_FORMATS and to not in CODE)):
         raise InputError(
-            f"--{given.replace('_', '-')} is that of an export whose log is replayed; valid with it: "
+            f"--{given.replace('_', '-')} is for exports that replay a log; valid with it: "
             f"--to {choices((*SIMULATOR_FORMATS, *CODE))}"
         )
     if flags["without_delay"] and to != "mjcf":
-        raise InputError(f"--without-delay is that of an MJCF, not of {to}; valid with it: --to mjcf")
+        raise InputError(f"--without-delay is for MJCF, not for {to}; valid with it: --to mjcf")
     if flags["data"] is not None and not flags["data"].exists():
         raise InputError(f"--data: {flags['data']} does not exist; valid: a log of the robot")
     require_writable(flags["json"], text=True)

@@ -298,7 +298,7 @@ def _study(asked: Sweep, folder: Path, points: list[dict[str, Any]], resume: boo
     from optuna.trial import TrialState
 
     if (folder / STUDY).exists() and not resume:
-        raise InputError(f"{folder}: already holds a sweep; add --resume to go on with it, or give another --out")
+        raise InputError(f"{folder}: already holds a sweep; add --resume to continue it, or give another --out")
     if not (folder / STUDY).exists() and folder.exists() and any(one.name != ".lock" for one in folder.iterdir()):
         raise InputError(f"{folder}: holds other files; give a new folder for the sweep")
     folder.mkdir(parents=True, exist_ok=True)

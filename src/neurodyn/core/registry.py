@@ -99,7 +99,7 @@ def load_plugins() -> None:
             entry.load()
         except Exception as error:  # any exception is the plug-in's
             raise InputError(
-                f"plug-in {entry.name!r} ({entry.value}) cannot be imported ({type(error).__name__}: {error}); mend "
+                f"plug-in {entry.name!r} ({entry.value}) cannot be imported ({type(error).__name__}: {error}); repair "
                 "or uninstall it"
             ) from error
 

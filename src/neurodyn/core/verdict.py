@@ -202,7 +202,7 @@ def of_left_out(windows: int, fault: str) -> Finding:
         "left-out",
         "warning",
         f"{windows} windows were left out of their batches ({fault})",
-        "neurodyn inspect the data",
+        "look at the data (neurodyn inspect)",
     )
 
 
@@ -226,7 +226,7 @@ def of_persistence(mine: float | None, persistence: float | None, what: str) -> 
         return Finding("persistence")
     return Finding(
         "persistence", "fails",
-        f"the model loses to persistence: {what} {mine:.3g} beside {persistence:.3g} of nothing moving",
+        f"the model is worse than persistence: {what} {mine:.3g} beside {persistence:.3g} of nothing moving",
         "train longer, give more data, or ask for shorter horizons",
     )  # fmt: skip
 
@@ -277,7 +277,7 @@ def of_fallbacks(times: int, of: int, what: str, advice: str) -> Finding:
     return Finding(
         "fallbacks",
         grade,
-        f"{times:,} of {of:,} decisions ({times / of:.1%}) found no {what}, and the last went on",
+        f"{times:,} of {of:,} decisions ({times / of:.1%}) found no {what}, and kept the last one",
         advice,
     )
 

@@ -208,9 +208,7 @@ class _Process:
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):
             code = self._process.wait()
             how = f"by signal {-code}" if code < 0 else f"with code {code}"
-            raise InputError(
-                f"a process beside this one ended {how}; valid: fewer --threads, if memory ran out"
-            ) from None
+            raise InputError(f"a worker process ended {how}; valid: fewer --threads, if memory ran out") from None
         if not fine:
             raise value
         return value

@@ -137,19 +137,19 @@ def rates_of_positions(log: LogColumns) -> Iterator[Finding]:
             yield Finding(
                 "velocity-sign", "fails",
                 f"{names[k]} moves opposite to its logged velocity (correlation {table[k, k]:.2f}): a sign",
-                "mend the sign of one of both columns in the map (`sign: -1`)",
+                "correct the sign of one of both columns in the map (`sign: -1`)",
             )  # fmt: skip
         elif other != k and table[k, other] > _ALIKE and table[other, k] > _ALIKE:
             told = f"the velocities of {names[k]} and {names[other]} are swapped"
             yield Finding(
                 "swapped", "fails", f"{told} (correlation {table[k, other]:.2f}, its own {table[k, k]:.2f})",
-                "mend the columns in the map, and import the log again",
+                "correct the columns in the map, and import the log again",
             )  # fmt: skip
         else:
             yield Finding(
                 "velocity", "warning",
                 f"the velocity of {names[k]} is not the rate of its position (correlation {table[k, k]:.2f})",
-                "mend its column in the map, or leave velocities out (qd: differentiate)",
+                "correct its column in the map, or leave velocities out (qd: differentiate)",
             )  # fmt: skip
     fine = [k for k in range(len(names)) if table[k, k] > _ALIKE]
     yield from _of_ratios(
@@ -177,7 +177,7 @@ def _of_ratios(names: Sequence[str], ratios: Sequence[float]) -> Iterator[Findin
             "clock", "fails",
             f"all joints' positions change {middle:.3g} times as fast as the logged velocities say: the log's clock is "
             f"off by {percent(abs(1.0 - 1.0 / middle))}",
-            "mend `time`, `time_unit` or `period` in the map, or the units of all velocities",
+            "correct `time`, `time_unit` or `period` in the map, or the units of all velocities",
         )  # fmt: skip
         return
     odd = [(n, r) for n, r in zip(names, ratios, strict=True) if not _SLOPES[0] < r < _SLOPES[1]]
@@ -186,7 +186,7 @@ def _of_ratios(names: Sequence[str], ratios: Sequence[float]) -> Iterator[Findin
             "velocity", "warning",
             f"positions of {_names([name for name, _ in odd])} change {', '.join(f'{r:.2g}' for _, r in odd[:3])} "
             "times as fast as the logged velocities say",
-            "mend their columns, units or gears (`scale`) in the map, or leave them out (qd: differentiate)",
+            "correct their columns, units or gears (`scale`) in the map, or leave them out (qd: differentiate)",
         )  # fmt: skip
 
 
@@ -198,7 +198,7 @@ def same_column(log: LogColumns) -> Iterator[Finding]:
             if a.std() > 1e-9 and np.array_equal(a, b):
                 yield Finding(
                     "same", "fails", f"{other.name} and {one.name} have the same readings: one column for both",
-                    "mend the columns in the map, and import the log again",
+                    "correct the columns in the map, and import the log again",
                 )  # fmt: skip
                 return
 
@@ -386,7 +386,7 @@ def commands_of_something_else(log: LogColumns) -> Iterator[Finding]:
         if own < -_ALIKE:
             yield Finding(
                 "sign", "fails", f"{name} moves opposite to its targets (correlation {own:.2f}): a sign",
-                "mend the sign of the reading or of the command in the map (`sign: -1`), or the joint's axis",
+                "correct the sign of the reading or of the command in the map (`sign: -1`), or the joint's axis",
             )  # fmt: skip
             return
         if table[name][other] > max(_ALIKE, own + _CLEARLY):
@@ -394,7 +394,7 @@ def commands_of_something_else(log: LogColumns) -> Iterator[Finding]:
                 "swapped", "fails",
                 f"{other} follows the targets of {name} (correlation {table[name][other]:.2f}), {name} does not "
                 f"({own:.2f}): the columns of their readings or of their commands are swapped",
-                "mend the order of the columns in the map, and import the log again",
+                "correct the order of the columns in the map, and import the log again",
             )  # fmt: skip
             return
     astray = [name for name in names if table[name][name] < _FOLLOWS]
@@ -407,7 +407,7 @@ def commands_of_something_else(log: LogColumns) -> Iterator[Finding]:
     yield Finding(
         "commands", "fails",
         f"{_names(astray)} {'does' if len(astray) == 1 else 'do'} not follow the logged targets at any delay: {cause}",
-        "mend the columns of the commands in the map; targets are positions",
+        "correct the columns of the commands in the map; targets are positions",
     )  # fmt: skip
 
 
@@ -439,14 +439,14 @@ def pushes_of_torques(log: LogColumns) -> Iterator[Finding]:
                 "swapped", "fails",
                 f"torques of {names[other]} push {name} ({sure[k, other]:.0f} standard errors), those of {name} push "
                 f"{names[other]}, and their own do not: columns of their readings or commands are swapped",
-                "mend the order of the columns in the map, and import the log again",
+                "correct the order of the columns in the map, and import the log again",
             )  # fmt: skip
             return
     for k, name in enumerate(names):
         if sure[k, k] < -_PUSHES and -sizes[k, k] > 0.5 * np.abs(sizes[k]).max():
             yield Finding(
                 "sign", "fails", f"torques of {name} push it backwards ({-sure[k, k]:.0f} standard errors): a sign",
-                "mend the sign of the reading or of the command in the map (`sign: -1`), or the joint's axis",
+                "correct the sign of the reading or of the command in the map (`sign: -1`), or the joint's axis",
             )  # fmt: skip
             return
 

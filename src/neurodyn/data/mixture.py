@@ -257,7 +257,7 @@ def _require_alike(first: Store, name: str, other: Store, named: str) -> None:
     if differences:
         more = f"; and {len(differences) - _MOST_SHOWN} more" if differences[_MOST_SHOWN:] else ""
         shown = "; ".join(differences[:_MOST_SHOWN]) + more
-        raise MismatchError(f"{named}: not the robot of {name}, and data of different robots do not mix: {shown}")
+        raise MismatchError(f"{named}: not the robot of {name}, and data of different robots cannot be mixed: {shown}")
 
 
 def join_stores(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
@@ -278,9 +278,9 @@ def join_stores(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
             ("states of the base, measured or not,", first.base, store.header.base),
         ):
             if one != other:
-                raise InputError(f"stores with other {what} do not join; valid: stores that were written alike")
+                raise InputError(f"stores with other {what} cannot be combined; valid: stores of the same kind")
         if store.header.drives != first.drives:
-            raise InputError("stores of logs with other drives do not join; valid: the same drives for all")
+            raise InputError("stores of logs with different drives cannot be combined; valid: the same drives for all")
     tables, begin = [], 0
     for number, store in enumerate(stores):
         table = store.table.copy()
@@ -324,5 +324,5 @@ def _concatenate_arrays(stores: Sequence[Store], name: str) -> np.ndarray | None
     if all(part is None for part in parts):
         return None
     if any(part is None for part in parts):
-        raise InputError(f"stores with and without a {name} do not join; valid: stores that were written alike")
+        raise InputError(f"stores with and without a {name} cannot be combined; valid: stores of the same kind")
     return np.concatenate(parts)

@@ -142,7 +142,9 @@ def load_simulator(run: str | Path, *, device: str = "cpu") -> LearnedDynamics:
     model = load(run, device=device)
     if model.measured:
         title = KINDS[model.kind].title
-        raise InputError(f"{run}: holds a {title}, which knows what its log measures; valid here: {_SIMULATING}")
+        raise InputError(
+            f"{run}: holds a {title}, which predicts only what its log measures; valid here: {_SIMULATING}"
+        )
     return model
 
 

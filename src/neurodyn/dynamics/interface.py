@@ -271,7 +271,9 @@ class Dynamics(ABC):
         Raises:
             InputError: Roll-outs of this kind of dynamics stay in one environment.
         """
-        raise InputError(f"{self.kind} dynamics of {self.spec.robot!r}: roll-outs stay in one environment; begin anew")
+        raise InputError(
+            f"{self.kind} dynamics of {self.spec.robot!r}: a roll-out cannot change its environment; call begin again"
+        )
 
     def rollout(
         self, context: State | Window, controls: Commands, environment: Environment | None = None

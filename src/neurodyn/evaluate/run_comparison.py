@@ -389,7 +389,7 @@ def training_of(folder: Path) -> tuple[Cost, FigureSeries | None, Verdict]:
         seconds, cpu = artifacts.read_json(identified).get("seconds"), None
     trained = as_verdict(next((line["verdict"] for line in reversed(lines) if "verdict" in line), "ok"))
     if timed and not identified.is_file() and not any(line.get("finished") for line in lines):
-        trained = Verdict("warning", "the training did not come to its end", "go on with it with --resume")
+        trained = Verdict("warning", "the training was interrupted", "continue it with --resume")
     return Cost(seconds=seconds, cpu_seconds=cpu, steps=last.get("step")), series, trained
 
 

@@ -195,7 +195,7 @@ def _verdict(quantities: Sequence[IdentifiedParameter], model: NeuralDynamics, x
     beyond = [one.name for one, place in zip(model.conditions, x.tolist(), strict=True) if abs(place) > 1.0]
     if share >= 1.0:
         return Verdict(
-            "warning", "what was found is no better than the model's own values on held-out episodes",
+            "warning", "the fitted values are no better than the model's own on held-out episodes",
             "log more motion, or fine-tune the weights",
         )  # fmt: skip
     if beyond:
@@ -205,7 +205,9 @@ def _verdict(quantities: Sequence[IdentifiedParameter], model: NeuralDynamics, x
         )  # fmt: skip
     undetermined = [one.name for one in quantities if not one.determined]
     if undetermined:
-        return Verdict("warning", f"the log does not tell {', '.join(undetermined)}", "log motion in which it matters")
+        return Verdict(
+            "warning", f"the log does not determine {', '.join(undetermined)}", "log motion that depends on it"
+        )
     return Verdict("ok", "", "")
 
 

@@ -231,7 +231,7 @@ def export_identified(
         held = identified.network is not None or identified.model is not None
         if identified.free and not held and set(identified.free) <= set(left_out):
             raise InputError(
-                f"{identified.run}: {to} has no place for anything that was identified, {', '.join(identified.free)}; "
+                f"{identified.run}: {to} cannot hold any identified quantity, {', '.join(identified.free)}; "
                 "valid: another target"
             )
         if to in REMARKS:
@@ -361,7 +361,7 @@ def import_model(
 
     run, declared = Path(out), load(robot)
     if (run / "model").exists() or run.is_file():
-        raise InputError(f"{run}: is there already; give another --out")
+        raise InputError(f"{run}: exists already; give another --out")
     model = MODEL_LAYOUTS[layout](Path(file), declared, None if statistics is None else Path(statistics))
     model.declaration = locate(robot)
     save(run, model)

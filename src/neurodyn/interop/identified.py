@@ -274,8 +274,8 @@ class IdentifiedRobot:
         """Raise an InputError if there is an actuator network, which the target does not support."""
         if self.network is not None:
             raise InputError(
-                f"{self.run}: holds an actuator network of {', '.join(self.network.joints)}, for which {target} has no "
-                "place; valid: newton, isaaclab or mjlab"
+                f"{self.run}: holds an actuator network of {', '.join(self.network.joints)}, which {target} cannot "
+                "hold; valid: newton, isaaclab or mjlab"
             )
 
     def is_free(self, *names: str) -> bool:

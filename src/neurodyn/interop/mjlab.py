@@ -92,7 +92,7 @@ class TaskPhysics:
         self.dynamics: Any = dynamics
         self.quantities, self.left_out, self._task = tuple(quantities), tuple(left_out), task
         if self.left_out:
-            notice(f"{task}: the model of {dynamics.spec.robot!r} does not feel what is drawn of {', '.join(left_out)}")
+            notice(f"{task}: the model of {dynamics.spec.robot!r} ignores the randomisation of {', '.join(left_out)}")
         self._numbers = torch.zeros(worlds, len(self.quantities), device=device)
         self._environment: Environment | None = None  # the model's own ground
         if self.quantities:

@@ -111,7 +111,7 @@ def read_rsl_rl(path: str | Path) -> Actor:
     unread = [name for name in arrays if not (name in read or _LAYER.fullmatch(name) or _EXPLORATION.fullmatch(name))]
     if unread:
         raise InputError(
-            f"{where}: holds {choices(unread)}, which nothing here reads; valid: an MLP, alone or behind one layer "
+            f"{where}: holds {choices(unread)}, which are not supported; valid: an MLP, alone or behind one layer "
             "of a GRU or LSTM"
         )
     actor = Actor(layers, memory=memory, spreads=not any(name.endswith(("std", "std_param")) for name in arrays))
@@ -155,13 +155,13 @@ def export_rsl_rl(folder: str | Path, out: Path) -> Path:
     config, network = load_policy(folder)
     if config.network.remembers or config.network.latent or config.privileged:
         raise InputError(
-            f"{folder}: has a memory, or sees what is drawn for the robot, of which rsl_rl's settings say nothing; "
+            f"{folder}: has a memory, or observes randomised quantities, which rsl_rl's files cannot hold; "
             "valid: a policy of single observations"
         )
     if config.clip is not None:
-        raise InputError(f"{folder}: cuts off normalised observations at {config.clip:g}, which rsl_rl does not")
+        raise InputError(f"{folder}: clips normalised observations at {config.clip:g}, which rsl_rl does not")
     if out.exists():
-        raise InputError(f"{out}: is there already; give another --out")
+        raise InputError(f"{out}: exists already; give another --out")
     runner = PolicySettings(network=config.network).runner()
     runner["algorithm"]["class_name"] = "rsl_rl.algorithms.PPO"
     runner["actor"]["distribution_cfg"]["std_type"] = "scalar"  # the default of rsl_rl and of Isaac Lab's tasks
@@ -220,7 +220,7 @@ def import_policy(
     wanted = load(task)
     with exclusive(folder):
         if (folder / "config.json").exists() or folder.is_file():
-            raise InputError(f"{folder}: is there already; give another --out")
+            raise InputError(f"{folder}: exists already; give another --out")
         actor = POLICY_LAYOUTS[layout](file).for_actions(len(wanted.actions))
         if not _fits(actor, wanted):  # it may see the task's other view
             wanted = next((one for one in map(wanted.observing, VIEWS) if _fits(actor, one)), wanted)

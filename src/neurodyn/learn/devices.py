@@ -309,8 +309,8 @@ class _Group(Ranks):
             return error if self.leads else SystemExit(getattr(error, "code", 130))
         if lost:
             return InputError(
-                f"rank {self.rank}: another of the {self.count} processes ended without a word (out of memory, or "
-                "killed); the same command with --resume goes on from the last checkpoint"
+                f"rank {self.rank}: another of the {self.count} processes ended silently (out of memory, or "
+                "killed); repeat the command with --resume to continue from the last checkpoint"
             )
         self._report(f"{type(error).__name__}: {first_line(error)}")
         return error

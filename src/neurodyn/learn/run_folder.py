@@ -108,7 +108,7 @@ def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str | None
     path = out / "config.yaml"
     if resume:
         if not path.exists() and not (out / "model").exists():  # stopped before it began, or no run at all
-            notice(f"{out}: holds no training to resume; a new one begins")
+            notice(f"{out}: holds no training to resume; a new one starts")
             return False
         recorded = read_plain(path)
         algorithm = recorded.get("algorithm", "") if isinstance(recorded, dict) else ""
@@ -125,11 +125,11 @@ def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str | None
                     "leave out the flags that differ, or give another --out"
                 )
         if state is not None and not has_state(out, state):
-            notice(f"{out}: was stopped before anything of it was saved; it begins anew")
+            notice(f"{out}: was stopped before its first save; it starts over")
             return False
         return True
     if path.exists() or (out / "model").exists():
-        raise InputError(f"{out}: already holds a run; add --resume to go on with it, or give another --out")
+        raise InputError(f"{out}: already holds a run; add --resume to continue it, or give another --out")
     if out.exists() and not out.is_dir():
         raise InputError(f"{out}: is a file; give a folder for the run")
     return False

@@ -195,7 +195,7 @@ class _WandbRun(Tracker):
         )  # fmt: skip
         if mode == "offline" and not environment.get("WANDB_MODE"):
             notice(
-                f"{self.run}: W&B works offline, because nobody is logged in; "
+                f"{self.run}: W&B works offline, because you are not logged in; "
                 f"`wandb sync {self.run}/wandb/offline-run-*` sends it later"
             )
 
@@ -512,7 +512,7 @@ class GuardedTracker:
         if lost is not None:
             with suppress(Exception):
                 lost.abandon(error)
-        notice(f"{self._run}: {title}'s log ends here, because {reason}; work goes on without it")
+        notice(f"{self._run}: {title}'s log ends here, because {reason}; the work continues without it")
         if self._run.is_dir():
             with suppress(InputError, OSError):  # the disk may be the cause
                 known = {"logger": self._name, **read_tracker_file(self._run)}

@@ -402,13 +402,13 @@ class Engine:
             return accelerations
         if solves:
             raise InputError(
-                f"blueprint: structure inertial is not known to contact: {self.config.contact}, which solves with the "
-                "mechanism's own mass matrix; valid: contact: force, or none"
+                f"blueprint: structure inertial does not work with contact: {self.config.contact}, which solves with "
+                "the mechanism's own mass matrix; valid: contact: force, or none"
             )
         if self._prescribed:
             raise InputError(
-                "blueprint: structure inertial is not known to joints on a prescribed path; valid: a mechanism without "
-                "them, or networks of another structure"
+                "blueprint: structure inertial does not work with joints on a prescribed path; valid: a mechanism "
+                "without them, or networks of another structure"
             )
         return heavier(tree, motions, accelerations, scope.inertias)
 

@@ -346,7 +346,7 @@ def require_unprivileged(config: PolicyConfig, source: str) -> None:
     """Raise an InputError for a privileged policy where nothing is randomised."""
     if config.privileged:
         raise InputError(
-            f"{source}: sees what is drawn for the robot, which is not known here; valid: `policy evaluate "
+            f"{source}: observes the randomised quantities, which are not known here; valid: `policy evaluate "
             "--randomise`, or its student (`neurodyn policy distill`)"
         )
 

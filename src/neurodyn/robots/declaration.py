@@ -295,7 +295,7 @@ class Robot(Config, frozen=True):
         if self.self_contacts and self.simulator.solver != "mujoco-c":
             raise ValueError(f"self_contacts is modelled by solver mujoco-c, not by {self.simulator.solver}; remove it")
         if self.simulator.solver == "featherstone" and any(scene.shapes for scene in self.grounds.values()):
-            raise ValueError("featherstone knows no contacts; use solver: mujoco for a robot with grounds")
+            raise ValueError("featherstone has no contacts; use solver: mujoco for a robot with grounds")
 
     def _check_controller(self) -> None:
         scalar = {joint.name for joint in self.joints if joint.scalar}

@@ -157,7 +157,7 @@ class EarlyEndCount:
         change = (
             "widen its `range`, or narrow `sampling`"
             if worst.declared
-            else "raise simulator.substeps, or mend its joint limits, armature or efforts"
+            else "raise simulator.substeps, or correct its joint limits, armature or efforts"
         )
         return (
             f"robot {self.robot.name!r}: at least {share:.1%} of the trajectories leave plausible bounds (more than "

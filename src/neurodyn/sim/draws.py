@@ -209,7 +209,7 @@ def read_posterior(run: Path, count: int = SAMPLES, seed: int = 0) -> tuple[tupl
     identified = [one for one in read_plain(run / "identification.json")["parameters"] if one.get("interval")]
     if not identified:
         raise InputError(
-            f"{run}: none of its quantities has an interval, as its logs do not tell them; valid: another run"
+            f"{run}: none of its quantities has an interval, because its logs do not determine them; valid: another run"
         )
     reach = math.sqrt(2.0) * float(torch.erfinv(torch.tensor(CONFIDENCE, dtype=torch.float64)))
     noise = torch.randn(count, len(identified), generator=posterior_generator(seed), dtype=torch.float64)

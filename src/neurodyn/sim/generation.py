@@ -252,7 +252,7 @@ def _check_new(path: Path, permitted: bool) -> None:
     target = regular_file(path)
     part = target.with_name(f"{target.name}.part")
     if part.exists() and not permitted:
-        raise InputError(f"{part} holds an interrupted data set; valid: --resume to go on with it, or --overwrite")
+        raise InputError(f"{part} holds an interrupted data set; valid: --resume to continue it, or --overwrite")
     if path.exists() and not permitted:
         raise InputError(
             f"{path} exists; valid: another --out, --resume to complete it with the same settings, or --overwrite"

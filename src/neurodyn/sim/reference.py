@@ -63,8 +63,8 @@ class Capacity:
         """Return twice the capacity; refuse if it is already beyond any robot's need."""
         if self.contacts > 1 << 20:
             raise InputError(
-                "the contact solver runs out of any capacity, as it does where a simulation has exploded; raise "
-                "simulator.substeps, or ask `neurodyn check` what is wrong with the robot"
+                "the contact solver exceeds its capacity, as if the simulation had exploded; raise "
+                "simulator.substeps, or run `neurodyn check` on the robot"
             )
         return Capacity(2 * self.contacts, 2 * self.rows)
 
@@ -141,7 +141,7 @@ class ReferenceSimulator(Simulator):
         scene, gravity, device = self.scene, options.get("gravity"), options.get("device", "cpu")
         if scene is not None and robot.simulator.solver != "mujoco":
             raise InputError(
-                f"robot {robot.name!r}: its simulator knows no contacts; declare simulator: {{solver: mujoco}}"
+                f"robot {robot.name!r}: its simulator has no contacts; declare simulator: {{solver: mujoco}}"
             )
         self._replayed = self.substeps  # number in the recorded graph
         import warp as wp

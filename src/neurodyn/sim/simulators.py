@@ -344,7 +344,7 @@ def _too_strong(robot: Robot, name: str, most: float, unit: str) -> list[Contrad
         return []
     effort = robot.actuated[name]
     if effort > most * (1 + _ROUNDING):
-        advice = f"declare actuated: {{{name}: {most:g}}}, or mend the asset's effort"
+        advice = f"declare actuated: {{{name}: {most:g}}}, or correct the asset's effort"
         return [Contradiction(name, "torque beyond the actuator", effort, most, unit, advice)]
     drawn = max(map(abs, robot.sampling_interval("control", name)))
     if drawn > most * (1 + _ROUNDING):

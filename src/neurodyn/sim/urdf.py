@@ -106,9 +106,7 @@ def require_tree(path: Path, root: ElementTree.Element) -> None:
     roots = [link for link in links if link not in above]
     if len(roots) > 1:
         more = f" and {len(roots) - _SHOWN} more" if len(roots) > _SHOWN else ""
-        raise InputError(
-            f"{path}: has several roots, {choices(roots[:_SHOWN])}{more}; valid: one link that all others hang on"
-        )
+        raise InputError(f"{path}: has several roots, {choices(roots[:_SHOWN])}{more}; valid: one root link")
     for link in links:
         seen = {link}
         while link in above:

@@ -337,7 +337,7 @@ def _seen_from_roots(model: Any, layout: ContactPointLayout | None, where: str) 
             if layout is not None and np.abs(seen - first).max() > _POSE_TOLERANCE * (1 + np.abs(first).max()):
                 name = short_label(model.joint_label[joint])
                 raise MismatchError(
-                    f"{where}: joint {name!r} in world {world} does not stand to joint "
+                    f"{where}: joint {name!r} in world {world} is not placed relative to joint "
                     f"{short_label(model.joint_label[joints[0]])!r} as it did in training"
                 )
         poses[world] = _IDENTITY if first is None else first

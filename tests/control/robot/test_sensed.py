@@ -98,7 +98,9 @@ def test_its_logs_hold_readings_and_no_base(folder, tmp_path):
     out = tmp_path / "walk.h5"
     robot = robot_class(folder, "log_robot", "del seen['specific_force']")
     summary = log_policies([policy(folder, "log"), "still"], out, robot=robot, transitions=300, noise=0.1)
-    assert summary.unscored.startswith("episodes are not scored: nobody measures base_height, base_linear_velocity")
+    assert summary.unscored.startswith(
+        "episodes are not scored, because these are not measured: base_height, base_linear_velocity"
+    )
     assert all(math.isnan(value) for value in summary.returns.values())
     store = Store.open(out)
     assert store.header.base == "unmeasured"
@@ -143,7 +145,7 @@ def test_play_scores_by_truth_or_says_what_is_missing(folder, tmp_path, monkeypa
     recording = record_policy(policy(folder, "play"), on=blind, seconds=0.3)
     assert not any("achieved" in one and "speed" in one for one in recording.remarks if one.startswith(blind))
     [remark] = [one for one in recording.remarks if "not scored" in one]
-    assert "episodes are not scored: nobody measures base_height" in remark
+    assert "episodes are not scored, because these are not measured: base_height" in remark
     assert "the robot has no specific_force" in remark
     robot = robot_class(folder, "true_robot", "seen['truth'] = truth")
     (tmp_path / "second").mkdir()

@@ -218,7 +218,7 @@ def test_a_training_that_was_killed_before_its_first_save_begins_anew(
     kill_at(10, tmp_path, short, saved=-1)
     run = tmp_path / "killed"
     assert not (run / "state").exists()
-    with pytest.warns(Notice, match="killed: was stopped before anything of it was saved; it begins anew"):
+    with pytest.warns(Notice, match="killed: was stopped before its first save; it starts over"):
         learn(run, short, resume=True)
     assert_same_weights(run, uninterrupted)
     assert validated(run) == validated(uninterrupted)

@@ -114,7 +114,7 @@ def test_it_is_played_and_logged(tmp_path):
 
 def test_what_does_not_fit_is_one_line(tmp_path):
     folder = written(tmp_path / "policy", history=2)
-    with pytest.raises(InputError, match=r"has a memory, or sees what is drawn"):
+    with pytest.raises(InputError, match=r"has a memory, or observes randomised quantities"):
         export_rsl_rl(folder, tmp_path / "out")
     with pytest.raises(InputError, match=r"recurrent and privileged are for ppo"):
         trained(tmp_path / "a", algorithm="shac", recurrent="gru")
@@ -122,9 +122,9 @@ def test_what_does_not_fit_is_one_line(tmp_path):
         trained(tmp_path / "b", privileged=True)
     teacher = trained(tmp_path / "teacher", 1, privileged=True, randomise=("hinge.mass=x.5:2",))
     assert load_policy(teacher)[0].privileged == ("hinge.mass",)
-    with pytest.raises(InputError, match=r"sees what is drawn for the robot: hinge\.mass; valid: the --randomise"):
+    with pytest.raises(InputError, match=r"observes randomised quantities: hinge\.mass; valid: the --randomise"):
         evaluate_policy(str(teacher), ("hybrid",), episodes=2)
     assert evaluate_policy(str(teacher), ("hybrid",), episodes=2, randomise=("hinge.mass=1:2",)).results
     for use in (lambda: export_policy(teacher, tmp_path / "x.onnx"), lambda: record_policy(str(teacher), "hybrid")):
-        with pytest.raises(InputError, match="sees what is drawn for the robot, which is not known here"):
+        with pytest.raises(InputError, match="observes the randomised quantities, which are not known here"):
             use()

@@ -116,7 +116,7 @@ def test_an_interrupted_training_loses_nothing(tmp_path):
 
 def test_folders_that_hold_something_else_are_refused(tmp_path):
     out = tmp_path / "policy"
-    with pytest.warns(Notice, match="holds no training to resume; a new one begins"):
+    with pytest.warns(Notice, match="holds no training to resume; a new one starts"):
         train_policy(Hold(), here(), out, TINY, resume=True)
     with pytest.raises(InputError, match="already holds a run; add --resume"):
         train_policy(Hold(), here(), out, TINY)

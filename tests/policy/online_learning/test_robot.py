@@ -73,7 +73,7 @@ def test_flags_of_simulators_are_refused_with_a_robot(tmp_path: Path):
 
     with pytest.raises(InputError, match="--position-noise is for simulators; leave it out with --robot"):
         log_policies(LogPolicyRequest("random", tmp_path / "x.h5", robot=ROBOT, position_noise=0.1))
-    with pytest.raises(InputError, match="--on is a robot; valid without --dynamics and --ground"):
+    with pytest.raises(InputError, match="--on is for a real robot; valid without --dynamics and --ground"):
         record_policy(PlayPolicyRequest("pretrained-policy:cartpole", dynamics="hybrid", on=ROBOT))
 
 

@@ -197,7 +197,7 @@ def cluster_of(address: str | None, workers: int | None, memory: float | None) -
     """Yield the cluster given by --cluster, --workers and --worker-memory; None for this machine alone."""
     if address is None:
         if (workers, memory) != (None, None):
-            raise InputError("--workers and --worker-memory are of a cluster; valid: with --cluster")
+            raise InputError("--workers and --worker-memory are for a cluster; valid: with --cluster")
         yield None
         return
     from neurodyn.cluster.workers import Cluster

@@ -87,7 +87,7 @@ def play_next_motion(run: Path, plant: str, out: Path | None = None) -> Path:
     follows = figures.next.kind == "target" and problem.robot.command == "torque"
     if plant == MODEL:
         if follows:
-            raise InputError(f"{run}: the motion is followed by a controller, which the model has not; valid: a robot")
+            raise InputError(f"{run}: the motion is followed by a controller, which the model lacks; valid: a robot")
         fitting, fit = finished_fit(problem, run, settings)
         return _in_model(fit.dynamics, fitting.model.robot, commands, begin, log_file(out))
     if not is_file(plant):

@@ -215,7 +215,7 @@ class SensedReader(StateReader):
 def _refusal(name: str):  # noqa: ANN202
     def refuse(of: Quantities) -> Tensor:
         raise InputError(
-            f"{name!r} is not measured: nobody tracks the robot's base; valid: a policy of --observe sensors"
+            f"{name!r} is not measured without motion capture; valid: a policy trained with --observe sensors"
         )
 
     return refuse
@@ -232,7 +232,9 @@ def _missing(name: str):  # noqa: ANN202
 def unscored(task: Task) -> str:
     """Return in words why episodes of a robot whose base nobody tracks cannot be scored; "" if they can."""
     needed = [name for name in task.needs if name in UNKNOWN] + (["contact"] if task.contacts else [])
-    return f"episodes are not scored: nobody measures {', '.join(dict.fromkeys(needed))}" if needed else ""
+    return (
+        f"episodes are not scored, because these are not measured: {', '.join(dict.fromkeys(needed))}" if needed else ""
+    )
 
 
 def columns_of(names: Sequence[str]) -> dict[str, SensorColumns]:

@@ -359,7 +359,7 @@ def _row(subject: Subject, what: str, errors: StepErrors) -> CheckFinding:
             worst, note = share, f"{METRICS[name].title.lower()} {error:.2g} {unit}, half step {half:.2g}"
             advice = f"{more_substeps(subject.robot)}: error falls from {error:.2g} to {half:.2g} {unit}"
             if half > 0.7 * error:
-                advice = "the error does not fall with the step: mend joint limits, contact material or armature"
+                advice = "the error does not fall with the step: correct joint limits, contact material or armature"
     return rate(what, worst, STEP_ERROR, unit="%", scale=100.0, note=note, advice=advice)
 
 

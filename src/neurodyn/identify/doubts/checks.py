@@ -202,7 +202,7 @@ def much_remains(evidence: Evidence) -> Iterator[Finding]:
             "rest", "warning",
             f"the error of {name} after {seconds:.2g} s is {ratio:.2g} times what the sensors' noise explains, and "
             f"{percent(share)} of the declaration's",
-            "see with what it goes on the page; networks may learn it (without --mechanism)",
+            "see on the page what it correlates with; networks may learn it (without --mechanism)",
         )  # fmt: skip
 
 

@@ -173,9 +173,9 @@ def _changes(spec: StateSpec, shares: Tensor, margin: int) -> Iterator[Change]:
                 yield Change("shifted", when, _CLOCK, _shifted(shift))
 
 
-_MAP = "mend the order of the columns in the map (neurodyn inspect drafts one), and import the log again"
-_SIGN = "mend the sign in the map (`scale: -1`), or the joint's axis in the declaration"
-_UNITS = "mend the units in the map (`scale`), and import the log again"
+_MAP = "correct the order of the columns in the map (neurodyn inspect drafts one), and import the log again"
+_SIGN = "correct the sign in the map (`scale: -1`), or the joint's axis in the declaration"
+_UNITS = "correct the units in the map (`scale`), and import the log again"
 _CLOCK = "check the clocks of commands and readings, and declare the shift in the map (`alignment`)"
 
 

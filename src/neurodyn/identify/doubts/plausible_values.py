@@ -148,7 +148,7 @@ def far_from_the_declaration(evidence: FitEvidence) -> Iterator[Finding]:
             "controller", "warning",
             f"{_listed(far)} where {_listed_nominal(far)} is declared: the controller of the log "
             "is another one, or its commands have other units",
-            "declare the gains that the robot has (drives), or mend scale and columns of the commands in the map",
+            "declare the gains that the robot has (drives), or correct scale and columns of the commands in the map",
         )  # fmt: skip
 
 

@@ -49,7 +49,9 @@ def train_world_model(job: TrainingJob[WorldSettings]) -> TrainState:
     for part in mixture.stores:
         require_log(job.robot, part)
         if part.header.spec.contacts != mixture.header.spec.contacts:
-            raise MismatchError("data with other contacts do not mix; valid: logs that observe the same contacts")
+            raise MismatchError(
+                "data with different contacts cannot be mixed; valid: logs that observe the same contacts"
+            )
     record, going_on = start_job(job, "world-model", job.robot_name, ("torch",))
     for part in mixture.stores:
         require_long_enough(part, settings)

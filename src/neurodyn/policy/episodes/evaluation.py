@@ -191,7 +191,7 @@ def play(
     tally, act, shows = EpisodeTally(task, episodes, world.device), acting(policy), getattr(policy, "privileged", ())
     if shows and shows != world.robots.names:
         raise InputError(
-            f"policy sees what is drawn for the robot: {', '.join(shows)}; valid: the --randomise of its training"
+            f"policy observes randomised quantities: {', '.join(shows)}; valid: the --randomise of its training"
         )
     commands = CommandTally(task)
     for _ in tracked(range(task.frames)):

@@ -154,7 +154,7 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
     if request.robot is not None:
         _require_robot_alone(request)
     elif out.exists() and not request.overwrite:
-        raise InputError(f"{out}: is there already; valid: another --out, or --overwrite")
+        raise InputError(f"{out}: exists already; valid: another --out, or --overwrite")
     noise = {"position": request.position_noise, "velocity": request.velocity_noise}
     measurement = from_dict(noise, MeasurementNoise, "log")
     networks = {name: load_policy(name) for name in names if name not in BEHAVIOURS}

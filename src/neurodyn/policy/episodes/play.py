@@ -43,7 +43,7 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
     if starts is not None and dynamics == beside == ANALYTIC:
         raise InputError(f"--starts is {starts!r}, but the simulator starts where the task says; valid with a model")
     if request.on is not None and (dynamics != ANALYTIC or ground is not None):
-        raise InputError("--on is a robot; valid without --dynamics and --ground")
+        raise InputError("--on is for a real robot; valid without --dynamics and --ground")
     config, network = load_policy(request.folder)
     task = task_of(config, request.task, str(request.folder))
     robot = task.declaration()

@@ -208,7 +208,7 @@ class MirroredBatches:
                 return f"{before}{self.mirror.partner[joint]}{behind}", self.mirror.sign[joint]
         if name not in _COLUMNS:
             raise InputError(
-                f"symmetry: column {name!r} of task {task.name!r} has no known mirror image; valid: say it in "
+                f"symmetry: column {name!r} of task {task.name!r} has no known mirror image; valid: define it in "
                 "`Task.mirrored`"
             )
         return name, _COLUMNS[name]
@@ -273,11 +273,13 @@ class MirroredBatches:
         if float(off.max()) > 0.01:
             worst = task.observations[int(off.argmax())]
             raise InputError(
-                f"symmetry: column {worst!r} of task {task.name!r} is not mirrored as its name says; valid: say it in "
-                "`Task.mirrored`"
+                f"symmetry: column {worst!r} of task {task.name!r} is not mirrored as its name says; valid: "
+                "define it in `Task.mirrored`"
             )
         if rewards and not torch.allclose(rewards[0], rewards[1], rtol=0.02, atol=0.01):
-            raise InputError(f"symmetry: task {task.name!r} rewards one side more than the other; valid: others")
+            raise InputError(
+                f"symmetry: task {task.name!r} rewards one side more than the other; valid: a symmetric task"
+            )
 
 
 def _map(names: Sequence[str], images: Sequence[tuple[str, float]], device: torch.device) -> tuple[Tensor, Tensor]:

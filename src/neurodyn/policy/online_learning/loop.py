@@ -211,7 +211,7 @@ def online_again(again: TrainingAgain) -> None:
     """Repeat a loop."""
     record = again.read(OnlineRecord)
     if is_file(record.settings.reference):
-        raise InputError(f"{again.run}: was made on a robot, {record.settings.reference}, and is not made again")
+        raise InputError(f"{again.run}: was made on a robot, {record.settings.reference}, and cannot be reproduced")
     online(
         task_of(again), again.out, dynamics=record.dynamics, kind=record.kind, settings=record.settings,
         data=again.data, policy=record.base if isinstance(record.base, str) else None, device=again.device,

@@ -204,7 +204,7 @@ def read_round(path: Path, number: int) -> Round:
         return msgspec.convert(data, Round)
     except msgspec.ValidationError as error:
         raise InputError(
-            f"{path}: not the record of a round ({error}); remove its folder to make the round anew"
+            f"{path}: not the record of a round ({error}); remove its folder to repeat the round"
         ) from None
 
 

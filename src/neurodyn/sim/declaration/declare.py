@@ -527,7 +527,7 @@ class _Draft:
             "range", f"fastest joint in the trial: {fastest:.1f}", "twice that, or three times the rated speed"
         )
         if refused:
-            why = "neither substeps nor armatures mend it" if few else "not mended, with so many degrees of freedom"
+            why = "neither substeps nor armatures help" if few else "not cured, with so many degrees of freedom"
             self._decide("check", f"fails: {refused}", f"{why}; see `neurodyn check`")
 
     def _refusal(self) -> str:

@@ -197,7 +197,7 @@ def _mend(path: Path, spec: Any, error: str) -> bool:
             spec.compiler.balanceinertia = True
             mended = [] if body is None else [body.name]
         if mended:
-            notice(f"{path.name}: inertias that no body has become those of spheres: {choices(mended)}")
+            notice(f"{path.name}: physically impossible inertias are replaced by those of spheres: {choices(mended)}")
         return bool(mended)
     if "discarding visual" in error and spec.compiler.discardvisual:
         spec.compiler.discardvisual = False
