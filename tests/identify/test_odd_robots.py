@@ -135,13 +135,12 @@ def test_centre_and_inertia_of_a_free_body_are_found(flown: Identification):
 
 
 def test_rotors_have_a_lag_and_air_a_drag(tmp_path: Path):
-    with_air = flyer().replace("<option ", '<option density="1.2" viscosity="1.8e-5" ')
-    robot = declared(tmp_path / "declared", with_air, ROTORS_DECLARED)
+    robot = declared(tmp_path / "declared", flyer(), ROTORS_DECLARED)
     store = record(tmp_path / "log.h5", robot, flyer(), episodes=6, frames=10)
     model = FitModel.declared(with_motors(robot, store), "odd", SETTINGS)
     space = structures(model, SETTINGS)[0].space
     assert space is not None
-    assert {"actuator.r0.lag", "medium.viscosity", "body.extent.z"} <= set(space.names)
+    assert {"actuator.r0.lag", "element.air.x", "element.air.turn_y", "element.air.at_z", "body.extent.z"} <= set(space.names)
     assert "payload.mass" not in space.names
 
 

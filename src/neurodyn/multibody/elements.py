@@ -8,7 +8,7 @@ from typing import Any
 from neurodyn.core.description.elements import FORCE_ELEMENTS, QUANTITY, Attachment, ForceElement
 from neurodyn.core.errors import InputError, choices
 from neurodyn.multibody.articulated import Wrenches
-from neurodyn.multibody.points import Kinematics
+from neurodyn.multibody.points import Kinematics, add_wrench
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.vectors import ZERO, Vector, array, cross
 
@@ -63,6 +63,19 @@ class ElementStep:
         """Return an attachment point relative to the origin of its link's frame, world axes [m]."""
         return self.motion.arm(self.motion.tree.index_of[at.joint], array(at.point))
 
+    def twist(self, joint: str, point: Sequence[Any]) -> tuple[Vector, Vector]:
+        """Return the angular velocity of a joint's body and the velocity of a point of it, in the body's axes."""
+        index, tree = self.motion.tree.index_of[joint], self.motion.tree
+        motion, arm = self.motion.motions[index], tree.in_link_frame(index, array(point))
+        velocity = motion.velocity + cross(motion.spin, arm)
+        return tree.rotated_to_body(index, motion.spin), tree.rotated_to_body(index, velocity)
+
+    def pushed(
+        self, joint: str, point: Sequence[Any], moment: Sequence[Any], force: Sequence[Any]
+    ) -> "ElementForces":
+        """Return a moment and a force at a point of a joint's body, all in the body's axes."""
+        return ElementForces(wrenches=((joint, array(point), array(moment), array(force)),))
+
     def _single(self, at: Attachment) -> str:
         dofs = self.motion.tree.dofs
         if at.joint not in dofs:
@@ -79,10 +92,12 @@ class ElementForces:
     Attributes:
         torques: On joints with one axis, by name [N m or N].
         pulls: On points, world axes: attachment and force [N]. Forces on the world have no effect.
+        wrenches: On bodies, in the axes of each: joint that moves it, point [m], moment [N m] and force [N].
     """
 
     torques: Mapping[str, Any] = field(default_factory=dict)
     pulls: Sequence[tuple[Attachment, Vector]] = ()
+    wrenches: Sequence[tuple[str, Vector, Vector, Vector]] = ()
 
 
 def element_forces(elements: Sequence[ForceElement], motion: ElementMotion) -> tuple[dict[int, Any], Wrenches]:
@@ -102,6 +117,13 @@ def element_forces(elements: Sequence[ForceElement], motion: ElementMotion) -> t
             index = motion.tree.index_of[at.joint]
             acted = [motion.scope.define(f"{name}.force.{number}.{x}", f) for x, f in zip("xyz", given, strict=True)]
             back, force = motion.poses[index].rotation.T, array(acted)
-            moment, known = wrenches.get(index, (ZERO, ZERO))
-            wrenches[index] = (moment + back @ cross(step.arm(at), force), known + back @ force)
+            add_wrench(wrenches, index, back @ cross(step.arm(at), force), back @ force)
+        for joint, point, given_moment, given in forces.wrenches:
+            index, tree = motion.tree.index_of[joint], motion.tree
+            moment, force = (
+                array([motion.scope.define(f"{name}.{what}.{x}", part) for x, part in zip("xyz", parts, strict=True)])
+                for what, parts in (("moment", given_moment), ("force", given))
+            )
+            arm, pushed = tree.in_link_frame(index, point), tree.rotated_to_link(index, force)
+            add_wrench(wrenches, index, tree.rotated_to_link(index, moment) + cross(arm, pushed), pushed)
     return torques, wrenches

@@ -48,7 +48,27 @@ class ForceElementKind:
     be declared."""
 
 
-FORCE_ELEMENTS: Registry[ForceElementKind] = Registry("kind of force element")
+def drag(step: Any) -> Any:
+    r"""Return the drag of air at rest on a body, linear in its motion, in the axes of the body.
+
+    $$f = -D\, (v + \omega \times c), \quad m = -T \omega + c \times f$$
+
+    about the attachment, at a place c from it: D and T are diagonal. Rotors have such a drag in their plane, and resist
+    to turning as their thrust falls with the speed along them.
+    """
+    at = step.element.attachments[0]
+    point = [x + step(f"at_{axis}") for x, axis in zip(at.point, "xyz", strict=True)]
+    spin, velocity = step.twist(at.joint, point)
+    moment = [-step(f"turn_{axis}") * w for axis, w in zip("xyz", spin, strict=True)]
+    return step.pushed(at.joint, point, moment, [-step(axis) * v for axis, v in zip("xyz", velocity, strict=True)])
+
+
+_PLACES = ("at_x", "at_y", "at_z")
+_DRAG = ForceElementKind(
+    dict.fromkeys((*"xyz", "turn_x", "turn_y", "turn_z", *_PLACES), 0.0), drag,
+    bounds=dict.fromkeys(_PLACES, (None, None)),
+)  # fmt: skip
+FORCE_ELEMENTS: Registry[ForceElementKind] = Registry("kind of force element", drag=_DRAG)
 """Kinds of force elements by name."""
 
 

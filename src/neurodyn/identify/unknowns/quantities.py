@@ -11,8 +11,10 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
+import msgspec
 from msgspec import UNSET
 
+from neurodyn.core.description.elements import QUANTITY, Attachment, ForceElement
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.parameter import Parameter, select_parameters
 from neurodyn.core.errors import InputError, among, nearest
@@ -198,8 +200,8 @@ def default_coordinates(
 ) -> list[Coordinate]:
     """Return the default set for a robot with drives, as far as the mechanism has these quantities.
 
-    Masses by limb; centres and inertias of a free body without joints, whose drag in a medium counts too, and of robots
-    without motors; a payload of a floating base, or of the link of a joint `carrier`; friction, damping, armature and
+    Masses by limb; centres and inertias of a free body without joints, whose drag counts too, and of robots without
+    motors; a payload of a floating base, or of the link of a joint `carrier`; friction, damping, armature and
     limits of each joint; gain, lag and encoder offset of each motor, and stiffness and damping of its controller; one
     delay; friction and softness of the floor. Static friction of motors in excess of the dry one is excluded: a fit
     finds some even if there is none (3 N m
@@ -224,28 +226,46 @@ def default_coordinates(
             quantity = f"{name}.{what}"
             coordinates.append(Coordinate(quantity, declared[quantity], _SPRING, quantities=(quantity,), unit=unit))
     coordinates += _drive_coordinates(robot, declared)
-    coordinates += _medium_coordinates(mechanism, declared)
+    coordinates += _drag_coordinates(mechanism, declared)
     for name, width, unit in (("contact.friction", _GRIP, "1"), ("contact.solref.timeconst", _SOFT, "s")):
         if declared.get(name, 0.0) > 0.0:
             coordinates.append(Coordinate(name, declared[name], width, quantities=(name,), unit=unit))
     return coordinates
 
 
-_DRAG = 0.02
-"""Drag at 1 m/s below which viscosity does not matter, as a share of a body's weight."""
+_DRAG, _TURN = 0.02, 1.0
+"""Drag that does not matter: at 1 m/s as a share of a body's weight, and of turning as a rate of decay [1/s]."""
 
 
-def _medium_coordinates(mechanism: Mechanism, declared: Mapping[str, float]) -> list[Coordinate]:
-    """Return the viscosity of the medium around a free body: drag of body and rotors that grows with speed.
+def _drag_coordinates(mechanism: Mechanism, declared: Mapping[str, float]) -> list[Coordinate]:
+    """Return the coefficients of elements of drag, and of a free body alone the place where it acts."""
+    coordinates = []
+    for element in (one for one in mechanism.elements or () if one.kind == "drag"):
+        body = mechanism.links[mechanism.names.index(element.attachments[0].joint)]
+        begin = f"{QUANTITY}{element.name}"
+        for k, axis in enumerate("xyz"):
+            for what, size, unit in (
+                (axis, _DRAG * 9.81 * body.mass, "N s/m"), (f"turn_{axis}", _TURN * body.inertia[k], "N m s/rad"),
+            ):  # fmt: skip
+                name = f"{begin}.{what}"
+                coordinates.append(Coordinate(name, declared[name], 1.0, size, quantities=(name,), unit=unit))
+            place = f"{begin}.at_{axis}"
+            coordinates.append(
+                Coordinate(place, declared[place], gyration(body), signed=True, quantities=(place,), unit="m")
+            )
+    return coordinates
 
-    MuJoCo's drag of a body of diameter d is 3 pi d times viscosity and speed.
+
+def with_drag(mechanism: Mechanism) -> Mechanism:
+    """Return a free body without joints with the drag of the air around it, of which declarations say little.
+
+    It is at first none, at the body's centre.
     """
-    name = "medium.viscosity"
-    if name not in declared or not is_single(mechanism):
-        return []
+    if not is_single(mechanism) or any(one.kind == "drag" for one in mechanism.elements or ()):
+        return mechanism
     body = mechanism.links[0]
-    size = _DRAG * 9.81 * body.mass / (3.0 * math.pi * 3.0 * gyration(body))
-    return [Coordinate(name, declared[name], 1.0, size, quantities=(name,), unit="Pa s")]
+    element = ForceElement(name="air", kind="drag", attachments=(Attachment(joint=body.joint.name, point=body.com),))
+    return msgspec.structs.replace(mechanism, elements=(*(mechanism.elements or ()), element))
 
 
 def is_single(mechanism: Mechanism) -> bool:
