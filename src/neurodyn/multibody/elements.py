@@ -9,17 +9,19 @@ from neurodyn.core.description.elements import FORCE_ELEMENTS, QUANTITY, Attachm
 from neurodyn.core.errors import InputError, choices
 from neurodyn.multibody.articulated import Wrenches
 from neurodyn.multibody.points import Kinematics, add_wrench
-from neurodyn.multibody.scope import Scope
+from neurodyn.multibody.scope import Scope, StepMemory
 from neurodyn.multibody.vectors import ZERO, Vector, array, cross
 
 
 @dataclass
 class ElementMotion(Kinematics):
-    """Motion of a mechanism in a step: links, quantities by name, positions and velocities."""
+    """Motion of a mechanism in a step: links, quantities by name, positions and velocities with names, and memory."""
 
     scope: Scope
     q: list[Any]
     qd: list[Any]
+    qd_names: Sequence[str] = ()
+    memory: StepMemory | None = None
 
 
 @dataclass
@@ -75,6 +77,28 @@ class ElementStep:
     ) -> "ElementForces":
         """Return a moment and a force at a point of a joint's body, all in the body's axes."""
         return ElementForces(wrenches=((joint, array(point), array(moment), array(force)),))
+
+    def missed(self, joint: str, rate: Any) -> tuple[list[Any], Vector, Vector]:
+        """Return the centre of a free body, and the moment and force there of what was missed in its measured past.
+
+        All are in the body's axes. `rate` [1/s] is that at which errors of predicted velocities add to accelerations.
+        """
+        motion, memory, tree = self.motion, self.motion.memory, self.motion.tree
+        index = tree.index_of[joint]
+        if tree.links[index].joint.kind != "free" or memory is None:
+            raise InputError(f"element {self.element.name!r}: joint {joint!r} is not free; valid: that of a free base")
+        dofs = tree.v_of(index, list(range(len(motion.qd))))
+        turn = motion.poses[index].rotation.T
+        errors = [motion.scope(f"innovation.qd.{motion.qd_names[dof]}") for dof in dofs]
+        push, spin = (tree.rotated_to_body(index, turn @ array(part)) for part in (errors[:3], errors[3:]))
+        kept = []
+        for axis, error in zip(("x", "y", "z", "turn_x", "turn_y", "turn_z"), [*push, *spin], strict=True):
+            name = f"{QUANTITY}{self.element.name}.{axis}"
+            kept.append(memory.recall(name, 0.0) + rate * error)
+            memory.keep(name, kept[-1])
+        mass, centre = motion.scope(f"{joint}.mass"), [motion.scope(f"{joint}.com.{axis}") for axis in "xyz"]
+        moment = [motion.scope(f"{joint}.inertia.{2 * axis}") * x for axis, x in zip("xyz", kept[3:], strict=True)]
+        return centre, array(moment), array([mass * x for x in kept[:3]])
 
     def _single(self, at: Attachment) -> str:
         dofs = self.motion.tree.dofs

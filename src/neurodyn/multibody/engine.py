@@ -171,7 +171,10 @@ class Engine:
     def remembers(self) -> bool:
         """Whether a step depends on earlier frames, unlike on torques that drives hold within a frame."""
         networks = self.config.blueprint.augmentations
-        return bool(self.memory) and any(one.remembers for one in (*self.mechanism.drives.values(), *networks))
+        past = any(one.past for one in self.mechanism.elements or ())
+        return bool(self.memory) and (
+            past or any(one.remembers for one in (*self.mechanism.drives.values(), *networks))
+        )
 
     @property
     def nominal(self) -> tuple[float, ...]:
@@ -324,7 +327,7 @@ class Engine:
             for axis, v, w in zip("xyz", motion.velocity, motion.spin, strict=True):
                 scope.define(f"velocity.{link.joint.name}.{axis}", v)
                 scope.define(f"spin.{link.joint.name}.{axis}", w)
-        moving = ElementMotion(tree, motions, scope, q, qd)
+        moving = ElementMotion(tree, motions, scope, q, qd, self._spec.qd_names, memory)
         tendons = tendon_motions(moving, mechanism.tendons or (), q, qd, scope)
         compensation = gravity_compensation_forces(moving, qd, tree.quantity)
         through = {dof for name, dof in tree.dofs.items() if tree.links[tree.index_of[name]].drives_carry}
@@ -417,8 +420,10 @@ class Engine:
         return [*(f"q.{name}" for name in self._spec.q_names), *(f"qd.{name}" for name in self._spec.qd_names)]
 
     def _innovations(self, scope: Scope, memory: StepMemory, blueprint: Blueprint, now: dict[str, list[Any]]) -> None:
-        """Define measured minus predicted state if a network takes it as input; zero in roll-outs."""
+        """Define measured minus predicted state if a network or an element takes it as input; zero in roll-outs."""
         seen = {part for one in blueprint.augmentations for name in one.inputs for part in (name.partition("@")[0],)}
+        if any(one.past for one in self.mechanism.elements or ()):
+            seen |= {f"innovation.qd.{name}" for name in self._spec.qd_names}
         for name, value in zip(self._coordinates, [*now["q"], *now["qd"]], strict=True):
             if f"innovation.{name}" in seen:
                 scope.define(f"innovation.{name}", value - memory.recall(f"{name} expected", value))

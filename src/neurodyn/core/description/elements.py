@@ -43,6 +43,8 @@ class ForceElementKind:
     bounds: Mapping[str, tuple[float | None, float | None]] = field(default_factory=dict)
     """Bounds of its parameters; None for no bound. Parameters not listed are at least 0."""
     least: int = 1
+    remembers: float = 0.0
+    """Seconds of a measured past on which its forces depend, in units of its parameter "time"; 0 for none."""
     read: Callable[..., "tuple[ForceElement, ...]"] | None = None
     """Function from a Newton model and the declared robot to its elements of this kind; None for elements that can only
     be declared."""
@@ -63,12 +65,29 @@ def drag(step: Any) -> Any:
     return step.pushed(at.joint, point, moment, [-step(axis) * v for axis, v in zip("xyz", velocity, strict=True)])
 
 
+def disturbance(step: Any) -> Any:
+    r"""Return what a model missed in the measured past of a free body, as a wrench that lasts.
+
+    The error of each predicted velocity moves an acceleration d, in the axes of the body, which the past ends with:
+
+    $$\dot d = (a - \hat a - d) / T$$
+
+    Nothing is missed in a roll-out, so that it keeps d; without a past it is zero. Trim, wind and the state of a battery
+    act so: a controller counteracts them, and its commands alone would tip the body over.
+    """
+    joint = step.element.attachments[0].joint
+    return step.pushed(joint, *step.missed(joint, 1.0 / step("time")))
+
+
 _PLACES = ("at_x", "at_y", "at_z")
 _DRAG = ForceElementKind(
     dict.fromkeys((*"xyz", "turn_x", "turn_y", "turn_z", *_PLACES), 0.0), drag,
     bounds=dict.fromkeys(_PLACES, (None, None)),
 )  # fmt: skip
-FORCE_ELEMENTS: Registry[ForceElementKind] = Registry("kind of force element", drag=_DRAG)
+FORCE_ELEMENTS: Registry[ForceElementKind] = Registry(
+    "kind of force element", drag=_DRAG,
+    disturbance=ForceElementKind({"time": 0.25}, disturbance, bounds={"time": (0.01, None)}, remembers=2.0),
+)  # fmt: skip
 """Kinds of force elements by name."""
 
 
@@ -117,6 +136,12 @@ class ForceElement(Config, HasQuantities, frozen=True):
         """Return its parameters by quantity name."""
         numbers = {**FORCE_ELEMENTS[self.kind].numbers, **self.values}
         return {f"{QUANTITY}{self.name}.{name}": float(value) for name, value in numbers.items()}
+
+    @property
+    def past(self) -> float:
+        """Length of the measured past on which its forces depend [s]."""
+        kind = FORCE_ELEMENTS[self.kind]
+        return kind.remembers * {**kind.numbers, **self.values}["time"] if kind.remembers else 0.0
 
     def paths(self) -> dict[str, Path]:
         """See `HasQuantities.paths`."""

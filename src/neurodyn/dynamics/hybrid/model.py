@@ -108,8 +108,9 @@ class HybridDynamics(LearnedDynamics):
         self._hidden = mechanism.hidden or 0
         more = tuple(JointSpec(name=name, kind="revolute") for name in mechanism.names[-self._hidden :] if self._hidden)
         self._full_spec = msgspec.structs.replace(spec, joints=(*spec.joints, *more)) if more else spec
-        longest_delay = max([drive.longest_held_delay for drive in mechanism.drives.values()], default=0.0)
-        super().__init__(spec.with_context(max(config.context, math.ceil(longest_delay / spec.dt - 1e-9))), declaration)
+        pasts = [drive.longest_held_delay for drive in mechanism.drives.values()]
+        past = max([*pasts, *(one.past for one in mechanism.elements or ())], default=0.0)
+        super().__init__(spec.with_context(max(config.context, math.ceil(past / spec.dt - 1e-9))), declaration)
         self.mechanism, self.scene, self.fingerprint = mechanism, scene, fingerprint
         gravity = tuple(f"gravity.{axis}" for axis in "xyz")
         self._gravity_is_free = any(parameter.name in gravity for parameter in parameters)

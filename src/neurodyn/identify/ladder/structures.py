@@ -26,7 +26,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.identify.settings import IdentificationSettings
-from neurodyn.identify.unknowns.quantities import free_space, with_drag
+from neurodyn.identify.unknowns.quantities import free_space, in_air
 from neurodyn.identify.unknowns.search_space import PAYLOAD, Coordinate, CoordinateSpace, inertial_quantities
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import Robot
@@ -258,11 +258,13 @@ class FitModel:
 def structures(model: FitModel, settings: IdentificationSettings, asked: Sequence[str] = ()) -> list[FitModel]:
     """Return the declared structure and its alternatives, if the settings try any, with their free quantities.
 
-    A free body alone has drag. The alternatives are the other friction cone of the floor and, in the second half of the list, springs in the last
-    links.
+    A body that rotors push has drag. The alternatives are a slow disturbance of it, the other friction cone of the
+    floor and, in the second half of the list, springs in the last links.
     """
-    model = replace(model, mechanism=with_drag(model.mechanism))
+    model = replace(model, mechanism=in_air(model.mechanism, "drag"))
     models, mechanism = [model], model.mechanism
+    if settings.structures and (disturbed := in_air(mechanism, "disturbance")) is not mechanism:
+        models.append(replace(model, mechanism=disturbed, structure="a slow disturbance"))
     if settings.structures and model.engine.contact == "soft" and mechanism.points:
         cone = "elliptic" if mechanism.constraints.cone == "pyramidal" else "pyramidal"
         soft = msgspec.structs.replace(mechanism, constraints=msgspec.structs.replace(mechanism.constraints, cone=cone))

@@ -600,8 +600,9 @@ def swings(mechanism: Mechanism) -> bool:
 
 
 def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings, store: Store | None = None) -> int:
-    """Return the number of frames before a window in which motors and springs settle; fewer for a log of short runs."""
+    """Return the number of frames before a window in which motors, springs and disturbances settle; fewer for a log of short runs."""
     seconds = settings.past_of_springs if swings(dynamics.mechanism) else settings.past
+    seconds = max([seconds, *(one.past for one in dynamics.mechanism.elements or ())])
     wished = max(1, round(seconds / dynamics.spec.dt)) if dynamics.memory else 0
     return wished if store is None else min(wished, longest_window(store) // _PAST_SHARE)
 

@@ -256,15 +256,17 @@ def _drag_coordinates(mechanism: Mechanism, declared: Mapping[str, float]) -> li
     return coordinates
 
 
-def with_drag(mechanism: Mechanism) -> Mechanism:
-    """Return a free body without joints with the drag of the air around it, of which declarations say little.
+def in_air(mechanism: Mechanism, kind: str) -> Mechanism:
+    """Return a free body that rotors push with "drag" of the air around it or a "disturbance" by it.
 
-    It is at first none, at the body's centre.
+    Declarations say little of them. Drag is at first none, at the body's centre.
     """
-    if not is_single(mechanism) or any(one.kind == "drag" for one in mechanism.elements or ()):
+    wrenches = [one.wrench for one in mechanism.drives.values() if one.wrench is not UNSET]
+    if not is_single(mechanism) or not wrenches or any(one.kind == kind for one in mechanism.elements or ()):
         return mechanism
     body = mechanism.links[0]
-    element = ForceElement(name="air", kind="drag", attachments=(Attachment(joint=body.joint.name, point=body.com),))
+    at = Attachment(joint=body.joint.name, point=body.com)
+    element = ForceElement(name={"drag": "air"}.get(kind, kind), kind=kind, attachments=(at,))
     return msgspec.structs.replace(mechanism, elements=(*(mechanism.elements or ()), element))
 
 
