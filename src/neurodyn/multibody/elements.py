@@ -72,9 +72,7 @@ class ElementStep:
         velocity = motion.velocity + cross(motion.spin, arm)
         return tree.rotated_to_body(index, motion.spin), tree.rotated_to_body(index, velocity)
 
-    def pushed(
-        self, joint: str, point: Sequence[Any], moment: Sequence[Any], force: Sequence[Any]
-    ) -> "ElementForces":
+    def pushed(self, joint: str, point: Sequence[Any], moment: Sequence[Any], force: Sequence[Any]) -> "ElementForces":
         """Return a moment and a force at a point of a joint's body, all in the body's axes."""
         return ElementForces(wrenches=((joint, array(point), array(moment), array(force)),))
 

@@ -72,8 +72,8 @@ def disturbance(step: Any) -> Any:
 
     $$\dot d = (a - \hat a - d) / T$$
 
-    Nothing is missed in a roll-out, so that it keeps d; without a past it is zero. Trim, wind and the state of a battery
-    act so: a controller counteracts them, and its commands alone would tip the body over.
+    Nothing is missed in a roll-out, so that it keeps d; without a past it is zero. Trim, wind and the state of a
+    battery act so: a controller counteracts them, and its commands alone would tip the body over.
     """
     joint = step.element.attachments[0].joint
     return step.pushed(joint, *step.missed(joint, 1.0 / step("time")))

@@ -600,7 +600,7 @@ def swings(mechanism: Mechanism) -> bool:
 
 
 def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings, store: Store | None = None) -> int:
-    """Return the number of frames before a window in which motors, springs and disturbances settle; fewer for a log of short runs."""
+    """Return the frames before a window where motors, springs and disturbances settle; less of short runs."""
     seconds = settings.past_of_springs if swings(dynamics.mechanism) else settings.past
     seconds = max([seconds, *(one.past for one in dynamics.mechanism.elements or ())])
     wished = max(1, round(seconds / dynamics.spec.dt)) if dynamics.memory else 0

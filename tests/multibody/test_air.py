@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drag on a body (`core.description.elements.drag`) against its equations on paper, and its gradients."""
+"""Drag and disturbances of a free body (`core.description.elements`): equations on paper, gradients, a hidden push."""
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.description.actuation import BodyWrench
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.elements import Attachment, ForceElement
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.parameter import select_parameters
-from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.batch import State, Window
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.engine import EngineConfig, nominal
@@ -38,7 +41,7 @@ def test_drag_is_that_of_paper():
         path = model.rollout(State(q, torch.tensor(np.array([[*v, *w]]))), torch.zeros(1, 1, 0, dtype=torch.float64))
     found = (path.qd[0, 1].numpy() - [*v, *w]) / 1e-4
 
-    spin, arm = rotation.T @ w, np.array(POINT) + [0.04, 0.0, 0.1] - COM
+    spin, arm = rotation.T @ w, np.add(POINT, (0.04, 0.0, 0.1)) - COM
     force = -np.array([0.3, 0.5, 0.1]) * (rotation.T @ v + np.cross(spin, arm))
     moment = np.cross(arm, force) - np.array([0.02, 0.01, 0.03]) * spin
     inertia = np.diag(INERTIA[:3])
@@ -56,3 +59,28 @@ def test_gradients_of_drag():
         return 1e3 * path.qd[:, -1]
 
     assert torch.autograd.gradcheck(ended, [values.requires_grad_()], eps=1e-6, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("child", [machines.IDENTITY, machines.TURNED])
+def test_a_push_that_nobody_declared_is_foreseen_after_a_past(child):
+    """A wrench that is fixed in the body, which spins, of commands that the model does not see."""
+    push = BodyWrench(link="base", point=POINT, force=(0.3, -0.2, 0.1), moment=(0.002, 0.003, -0.001))
+    air = ForceElement(name="push", kind="disturbance", attachments=(Attachment(joint="base"),), values={"time": 0.1})
+    mechanism = msgspec.structs.replace(
+        dragged(child), elements=(air,), drives={"push": Drive(kind="affine", per_command=1.0, wrench=push)}
+    )
+    model = HybridDynamics(
+        msgspec.structs.replace(machines.spec(mechanism, ("push",)), control_kind="command"),
+        mechanism,
+        EngineConfig(substeps=2),
+    )
+    assert model.spec.context == 20
+    q = torch.tensor([[0.1, 0.2, 0.3, *TURN]], dtype=torch.float64)
+    qd = torch.tensor([[0.1, 0.0, 0.0, 0.3, -0.2, 1.5]], dtype=torch.float64)
+    none, pushed = torch.zeros(1, 70, 1, dtype=torch.float64), torch.ones(1, 70, 1, dtype=torch.float64)
+    with torch.no_grad():
+        truth = model.rollout(State(q, qd), pushed)
+        past = Window(truth.q[:, :51], truth.qd[:, :51], none[:, :50])
+        found, blind = (model.rollout(one, none[:, :20]) for one in (past, State(past.q[:, -1], past.qd[:, -1])))
+    apart, lost = ((one.qd[:, -1] - truth.qd[:, -1]).abs()[0] for one in (found, blind))
+    assert float((apart / lost).max()) < 0.05
