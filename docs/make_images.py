@@ -13,6 +13,9 @@ start of seed 500.
 --walking NETWORK writes docs/images/a1-mpc.gif: an A1 on blocks, by convex MPC beside the network of `neurodyn imitate`
 in NETWORK, from the same start under the same commands.
 
+--log RUN writes docs/images/ROBOT-log.png: a held-out second of an adaptation's log beside its models, and their
+errors.
+
 --certainty writes docs/images/horizons.png: the cost of a pendulum's roll-outs over its gravity, by horizon; and
 docs/images/profiles.png: profile likelihoods of contact parameters, beside the parabolas of their intervals.
 """
@@ -76,6 +79,47 @@ def played(policy: str, dynamics: str) -> None:
     path = IMAGES / f"{task}.gif"
     size = readme_gif(record_policy(policy, dynamics, seconds=PLAYED), path, most_bytes=1_500_000)
     print(f"{path}: {size / 1e6:.2f} MB")
+
+
+def logged(run: str) -> None:
+    """Draw the joint that the declaration predicts worst in a typical held-out second, and errors over the horizon."""
+    from matplotlib.figure import Figure
+
+    from neurodyn.core import read_json
+
+    found, told = read_json(Path(run) / "forecasts.json"), read_json(Path(run) / "adaptation.json")
+    window = next(one for one in found["windows"] if one["which"] == "typical")
+    paths, model = window["paths"], found["chosen"]
+    gaps = [
+        max(abs(a - b) for a, b in zip(path, log, strict=True))
+        for path, log in zip(paths["declared"], window["logged"], strict=True)
+    ]
+    k, seconds = gaps.index(max(gaps)), found["seconds"]
+    lines = (
+        ("declared", "declared", "#f76707"), (model, "adapted", "#1c7ed6"), ("gru", "plain network (GRU)", "#adb5bd"),
+        ("hold-last", "persistence", "#ced4da"),
+    )  # fmt: skip
+    figure = Figure(figsize=(8.0, 3.0), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    left.plot(seconds, window["logged"][k], color="black", linewidth=3.0, label="log")
+    growth = next(iter(found["growth"].values()))
+    for name, label, colour in lines:
+        if name in ("declared", model):
+            left.plot(seconds, paths[name][k], color=colour, linestyle="--" if name == model else "-", label=label)
+        if name in growth:
+            right.plot(found["horizons"], [1e3 * x for x in growth[name]], color=colour, label=label)
+    left.set_xlabel("seconds without the log")
+    left.set_ylabel(f"{found['names'][k]} [{found['units'][k]}]")
+    right.set_yscale("log")
+    right.set_xlabel("horizon [s]")
+    right.set_ylabel("mean error of all joints [mrad]")
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+    left.legend(fontsize=8)
+    right.legend(fontsize=8, loc=(0.55, 0.52))
+    path = IMAGES / f"{told['robot']}-log.png"
+    figure.savefig(path, dpi=110)
+    print(f"{path}: {path.stat().st_size / 1e3:.0f} kB")
 
 
 def walking(network: str) -> None:
@@ -180,6 +224,8 @@ if __name__ == "__main__":
         profile_pictures()
     elif sys.argv[1] == "--played" and len(sys.argv) == 4:
         played(*sys.argv[2:])
+    elif sys.argv[1] == "--log" and len(sys.argv) == 3:
+        logged(sys.argv[2])
     elif sys.argv[1] == "--walking" and len(sys.argv) == 3:
         walking(sys.argv[2])
     else:

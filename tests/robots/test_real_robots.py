@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neurodyn.data import Store, import_logs, read_column_map
+from neurodyn.data import Split, Store, import_logs, read_column_map
 from neurodyn.robots import load
 
 ROBOTS = Path(__file__).resolve().parents[2] / "examples" / "real_robots"
@@ -24,6 +24,16 @@ def columns(text: str) -> dict[str, int]:
                 widths[name] = max(widths.get(name, 0), int(part[1:-1]) + 1)
             name = part
     return widths
+
+
+def test_the_log_that_ships_is_imported_with_the_map_beside_it(tmp_path: Path):
+    folder = ROBOTS / "go2"
+    spec = load(str(folder)).spec
+    import_logs([folder / "log.npz"], read_column_map(folder / "map.yaml"), spec, tmp_path / "log.h5")
+    store = Store.open(tmp_path / "log.h5")
+    assert [len(store.episodes(split)) for split in (Split.TRAIN, Split.VALIDATION, Split.TEST)] == [5, 1, 2]
+    assert store.lengths.sum() * spec.dt == pytest.approx(16.4, abs=0.1)
+    assert (folder / "log.npz").stat().st_size < 1_000_000
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -47,6 +57,8 @@ def test_a_map_fits_its_robot(tmp_path: Path, name: str):
         zero = np.zeros((ROWS, 3))
         log |= {"position": zero + time[:, None], "velocity": zero + 1.0, "gyro": zero}
         log["quaternion_xyzw"] = np.tile([0.0, 0.0, 0.0, 1.0], (ROWS, 1))
+    if name == "xl330":
+        log["torque_enable"] = np.ones(ROWS)  # pieces end where it changes
     if name == "cassie":
         log["x"][:, :4], log["x"][:, 23:29] = [1.0, 0.0, 0.0, 0.0], 0.0
         log["x"][:, 4:7] = 0.0
