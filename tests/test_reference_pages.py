@@ -46,7 +46,7 @@ def test_every_result_has_machine_and_command():
             assert f"python benchmarks/{path.stem}.py" in part
 
 
-def test_pages_tell_in_a_clone_what_there_is():
+def test_pages_are_complete_in_a_clone():
     """Verbs, benchmarks and public names are those of the sources; the sentences beside them may be older."""
     rows = re.compile(r"^\|([^|]+)\|.*$", re.MULTILINE)
     overviews = _script().overviews()

@@ -161,7 +161,7 @@ def test_trials_are_run_folders_and_the_best_is_that_of_the_validation(cluster: 
     assert "that was begun, and space, seeds differ" in capfd.readouterr().err
 
 
-def test_a_sweep_goes_on_where_it_was_and_a_killed_worker_loses_nothing(cluster: Cluster, place: Path):
+def test_a_sweep_continues_where_it_was_and_a_killed_worker_loses_nothing(cluster: Cluster, place: Path):
     spec = write(place, seeds=[0], space={"net.width": [8, 16]}, settings={"steps": 100, "validations": 10})
     whole = sweep(spec, "whole")
     killed: list[int] = []
@@ -218,7 +218,7 @@ SWEPT = {
 
 
 @pytest.mark.parametrize("what", SWEPT)
-def test_every_training_is_swept_and_goes_on(what: str, cluster: Cluster, place: Path, trained_run: Path, capfd):
+def test_every_training_is_swept_and_continues(what: str, cluster: Cluster, place: Path, trained_run: Path, capfd):
     verb, arguments, settings, space = SWEPT[what]
     if verb not in {"train", "finetune"}:
         pytest.importorskip("newton")

@@ -252,7 +252,7 @@ def test_tensors_of_a_tree_keep_their_order_in_memory(tmp_path: Path):
     assert tree["q"].stride() == (1, 3)
 
 
-def test_what_cannot_be_written_is_told_before_any_work(tmp_path: Path):
+def test_what_cannot_be_written_is_reported_before_any_work(tmp_path: Path):
     artifacts.require_writable(None, tmp_path / "new" / "deep" / "result.json")
     assert list(tmp_path.iterdir()) == []  # a command that is refused later leaves nothing
     (tmp_path / "there").mkdir()

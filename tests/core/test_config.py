@@ -106,7 +106,7 @@ def test_a_wrong_type_is_named_with_its_place(tmp_path: Path):
         ({"fixed_base": "maybe"}, r"fixed_base is 'maybe'; valid: true or false"),
     ],
 )
-def test_a_message_says_where_what_is_there_and_what_would_be_valid(data: dict, said: str):
+def test_a_message_names_place_value_and_valid_values(data: dict, said: str):
     sound = {"name": "a", "asset": "a.urdf", "joints": [], "actuated": {}, "dt": 0.1}
     with pytest.raises(InputError, match=f"^robot.yaml: .*{said}"):
         from_dict({**sound, **data}, Robot, "robot.yaml")

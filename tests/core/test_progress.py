@@ -44,7 +44,7 @@ def test_what_takes_longer_than_expected_stays_below_the_end(seen: Seen):
     assert max(seen.shares) == 0.5
 
 
-def test_nothing_is_shown_where_nobody_looks_on(seen: Seen):
+def test_nothing_is_shown_without_a_listener(seen: Seen):
     tell(0.5)
     with showing(seen), showing(None):
         assert list(tracked([1, 2])) == [1, 2]

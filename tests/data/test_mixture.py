@@ -76,7 +76,7 @@ def test_each_window_has_the_pose_and_the_split_of_its_own_file():
             assert most >= len(batch.q.unique(dim=0))
 
 
-def test_draws_go_on_bitwise_from_a_saved_state():
+def test_draws_continue_bitwise_from_a_saved_state():
     mixture = Mixture.of([store(1.0), store(2.0)], [0.6, 0.4])
     first, second = (MixtureSampler(mixture, 3, batch=7, seed=9) for _ in range(2))
     first.draw()

@@ -125,7 +125,7 @@ def test_values_round_trip(kind: Kind, tmp_path: Path):
     np.testing.assert_array_equal(getattr(again, kind.read), kind.expected())
 
 
-def test_an_interrupted_store_goes_on(kind: Kind, tmp_path: Path):
+def test_an_interrupted_store_continues(kind: Kind, tmp_path: Path):
     path = tmp_path / "store.h5"
     with pytest.raises(KeyboardInterrupt):
         write(path, kind, interrupted=True)

@@ -47,7 +47,7 @@ def test_a_declared_shift_stays(header: StoreHeader):
     assert measured_shift(header) == 0.0
 
 
-def test_logs_with_different_shifts_are_told_when_they_are_joined():
+def test_logs_with_different_shifts_are_reported_when_they_are_joined():
     joined = join_stores([log(0.0), log(2 * DT)], ["a", "b"])
     (found,) = joined.header.findings
     assert found.name == "shift"

@@ -204,7 +204,7 @@ def test_an_interrupted_writer_keeps_its_part_for_the_same_header(tmp_path):
     assert StoreWriter(tmp_path / "x.h5", header(), resume=True).batches == 1
 
 
-def test_resume_of_nothing_begins_anew(tmp_path):
+def test_resume_of_nothing_starts_over(tmp_path):
     write(tmp_path / "x.h5", batches=2, resume=True)
     assert len(Store.open(tmp_path / "x.h5").table) == 10
 
@@ -289,7 +289,7 @@ def test_writing_is_cheap(tmp_path):
     assert (time.process_time() - begin) / (5 * 51_200) < 1.5e-6
 
 
-def test_a_full_disk_keeps_what_was_committed_and_says_how_to_go_on(tmp_path):
+def test_a_full_disk_keeps_what_was_committed_and_says_how_to_continue(tmp_path):
     path = tmp_path / "x.h5"
     out, error = run_python(FULL_DISK, path, 1_300_000, 5, 20, "keep").communicate(timeout=60)
     batches = int(re.search(r"; (\d+) batches are kept in .*x\.h5\.part: free space, and go on with --resume", out)[1])

@@ -66,7 +66,7 @@ def test_steps_windows_and_resets_carry_the_drives():
     assert torch.equal(again.memory[1], carry.memory[1])
 
 
-def test_worlds_that_have_not_moved_begin_anew_with_what_a_window_leaves():
+def test_worlds_that_have_not_moved_start_over_with_what_a_window_leaves():
     in_front = DynamicsBehindDrives(plain(), DRIVES)
     inside = HybridDynamics(in_front.spec, msgspec.structs.replace(machines.pendulum(), drives=DRIVES), EngineConfig())
     for made in (in_front, inside):

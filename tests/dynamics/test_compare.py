@@ -92,7 +92,7 @@ def test_a_notebook_shows_a_table_and_a_picture(cartpole: Robot, start: State):
         found.plot(worlds=(3,))
 
 
-def test_roll_outs_that_are_not_finite_are_said_so(cartpole: Robot, start: State):
+def test_roll_outs_that_are_not_finite_are_reported(cartpole: Robot, start: State):
     lost = Trajectory(torch.full((3, 21, 2), float("nan"), dtype=torch.float64), torch.zeros(3, 21, 2).double())
     found = Falling(cartpole.spec, 1.0).compare(lost, start, CONTROLS)
     assert found.mean_errors() == {"slider": None, "hinge": None}

@@ -49,7 +49,7 @@ def test_a_window_ends_in_the_present():
     assert present_state(state) is state
 
 
-def test_a_frame_goes_on_with_its_history_in_another_environment():
+def test_a_frame_continues_with_its_history_in_another_environment():
     model = plant.make_model("gru")
     worlds = 3
     before, after = (model.resolve_environment(Environment(gravity=torch.tensor([0.0, 0.0, g]))) for g in (-9.8, -1.6))

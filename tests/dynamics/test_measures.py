@@ -81,7 +81,7 @@ def test_distances_of_a_floating_robot_are_lengths_and_angles():
     torch.testing.assert_close(joint_distance(FLOATING, other, q), expected, rtol=0, atol=2e-6)
 
 
-def test_the_angle_is_that_of_the_paper_whatever_the_length_of_the_quaternion():
+def test_the_angle_is_that_of_the_paper_for_quaternions_of_any_length():
     q, other = floating(6), floating(6).flip(0)
     dq = multiply(other[:, 3:7], q[:, 3:7] * torch.tensor([-1.0, -1.0, -1.0, 1.0]))
     paper = 2 * torch.asin(dq[:, :3].norm(dim=-1).clamp(max=1))

@@ -72,7 +72,7 @@ def test_worlds_without_gravity_among_others_have_no_direction():
     assert torch.linalg.vector_norm(found[0]) == pytest.approx(1.0)
 
 
-def test_gravity_edited_in_place_is_read_anew():
+def test_gravity_edited_in_place_is_read_again():
     dynamics = AnalyticDynamics(load_robot("ant"))
     environment = Environment(gravity=torch.tensor([0.0, 0.0, -9.81]))
     state = State(torch.zeros(1, dynamics.spec.nq), torch.zeros(1, dynamics.spec.nv))

@@ -46,7 +46,7 @@ def test_channels_that_are_not_finite_count_where_they_are_compared():
     assert plain.finite.all()
 
 
-def test_what_is_not_finite_ranks_last_whatever_the_error():
+def test_what_is_not_finite_ranks_last_for_any_error():
     sound, worse, broken = (
         Ranking.of(torch.tensor([3.0, 5.0])),
         Ranking(0.0, 1e9),
@@ -76,7 +76,7 @@ def test_a_model_is_kept_if_it_is_better_by_more_than_chance(size, broken, kept,
 
 
 @pytest.mark.parametrize(("size", "kept"), [(0.94, True), (0.96, False)])
-def test_few_blocks_tell_no_spread_and_a_model_is_kept_if_it_is_clearly_better(size, kept):
+def test_few_blocks_give_no_spread_and_a_model_is_kept_if_it_is_clearly_better(size, kept):
     two = Blocks(torch.arange(24) // 12, 2, False)
     judgement = judge(compared(0.1, 0), compared(0.1 * size, 0), (4,), two)
     assert judgement.kept == kept

@@ -77,7 +77,7 @@ def test_under_a_controller_each_member_is_driven_by_its_own_state():
     torch.testing.assert_close(path.epistemic[:, -1], torch.stack(ends).std(0), rtol=1e-4, atol=1e-6)
 
 
-def test_deviation_grows_where_members_differ_in_how_they_go_on():
+def test_deviation_grows_where_members_differ_in_how_they_continue():
     model = members()
     for parameter in model.predictor.parameters():
         parameter.zero_()

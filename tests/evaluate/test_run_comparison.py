@@ -80,7 +80,7 @@ def test_what_was_measured_otherwise_stands_apart():
     ]
 
 
-def test_the_worst_verdict_of_a_group_is_said_with_its_run():
+def test_the_worst_verdict_of_a_group_is_reported_with_its_run():
     entries = [
         run("a", 1.0),
         run("b", 1.0, 1, verdict="warning: few steps"),

@@ -74,7 +74,7 @@ def test_data_of_equal_content_are_equal_wherever_they_lie(run: Path):
     assert settings["data"] == f"plant.h5 ({sha.removeprefix('sha256:')[:8]})"
 
 
-def test_a_training_that_did_not_end_is_said_so(run: Path):
+def test_a_training_that_did_not_end_is_reported(run: Path):
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run / "metrics.jsonl").write_text("".join(line for line in lines if "finished" not in line))
     found = figures_of(str(run), evaluate(run, horizon=5))

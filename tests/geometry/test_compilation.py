@@ -35,7 +35,7 @@ def test_what_warp_compiles_is_announced_and_what_it_caches_is_not(tmp_path, mon
         wp.launch(twice, 1, inputs=[numbers], device="cpu")
 
 
-def test_time_left_is_said_every_ten_seconds_and_nothing_of_short_compilations(monkeypatch):
+def test_time_left_is_printed_every_ten_seconds_except_for_short_compilations(monkeypatch):
     clock = {"cpu": 0.0, "wall": 0.0}
     monkeypatch.setattr("time.process_time", lambda: clock["cpu"])
     monkeypatch.setattr("time.perf_counter", lambda: clock["wall"])

@@ -140,7 +140,7 @@ def test_numbers_have_the_digits_that_they_need():
     ]  # fmt: skip
 
 
-def test_a_drive_that_holds_its_torque_is_said_to_act_in_every_step(tmp_path):
+def test_a_drive_that_holds_its_torque_is_reported_to_act_in_every_step(tmp_path):
     pd = Drive(kind="pd", kp=5.0, kd=0.1)
     drives = {"pan": pd, "lift": msgspec.structs.replace(pd, updates=1), "elbow": pd}
     model = put_behind_drives(declared_hybrid(write_arm(tmp_path / "arm")), drives)

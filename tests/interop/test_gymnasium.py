@@ -124,7 +124,7 @@ def test_worlds_are_those_of_the_environment_below():
         assert ((terminated | truncated) == done.numpy()).all()
 
 
-def test_the_last_observation_is_that_of_an_episode_that_would_go_on():
+def test_the_last_observation_is_that_of_an_episode_that_would_continue():
     short, long = vector(max_episode_steps=3), vector()
     assert short.metadata["autoreset_mode"] is gymnasium.vector.AutoresetMode.SAME_STEP
     for frame, action in enumerate(actions(3)):
@@ -147,7 +147,7 @@ def test_observations_stay_as_they_were_returned():
     assert (seen == kept).all()
 
 
-def test_resets_start_anew_and_from_a_seed_the_same():
+def test_resets_start_over_and_from_a_seed_the_same():
     env = vector(seed=2)
     first = env.reset(seed=2)[0]
     second = env.reset()[0]

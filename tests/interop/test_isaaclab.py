@@ -151,7 +151,7 @@ def test_a_task_moves_by_the_models_roll_out(model):
     assert (env.state().q[:, 7:] > 50).all()
 
 
-def test_what_events_draw_is_felt_or_named(model):
+def test_randomised_quantities_of_events_are_adopted_or_named(model):
     env = Task()
     thrown(env)
     start = env.state()

@@ -107,7 +107,7 @@ def test_a_scene_of_mjlab_moves_as_in_mujoco(model):
         env.sim.step()
 
 
-def test_what_mjlab_draws_is_felt_or_named(model):
+def test_randomised_quantities_of_mjlab_are_adopted_or_named(model):
     drawn = [0.01, 0.02, 0.05]
     env = environment(
         body_ipos=((1, 0), drawn), geom_friction=((1, 0), [0.3, 0.7, 1.1]), geom_rgba=((1, 0), [0.1, 0.2, 0.3])

@@ -182,7 +182,7 @@ def test_what_predicts_worse_than_the_original_is_written_by_force_alone(servos,
     assert (out / "servos.xml").is_file()
 
 
-def test_without_a_log_nothing_is_replayed_and_that_is_said(servos, tmp_path, capsys):
+def test_without_a_log_nothing_is_replayed_and_that_is_reported(servos, tmp_path, capsys):
     model = identified_run(tmp_path / "run", str(servos), *FAULTS, contact="soft")
     assert export_identified(model, "mjcf", tmp_path / "one").replay.reason.startswith("no log")
     assert command(["export", str(tmp_path / "run"), "--to", "mjcf", "--out", str(tmp_path / "two")]) == 0
@@ -207,7 +207,7 @@ def test_flags_of_a_replay_are_refused_where_there_is_none(servos, tmp_path, cap
     assert message in capsys.readouterr().err
 
 
-def test_a_simulator_that_is_missing_or_refuses_is_said(servos, tmp_path, monkeypatch):
+def test_a_simulator_that_is_missing_or_refuses_is_reported(servos, tmp_path, monkeypatch):
     model = identified_run(tmp_path / "run", str(servos), *FAULTS, contact="soft")
     store = log_of(model, tmp_path / "log.h5")
 
@@ -286,7 +286,7 @@ def test_a_urdf_is_replayed_with_declared_drives_and_its_positions_are_readings(
         assert mjcf.replay.exported[joint] < 0.1 * mjcf.replay.original[joint]
 
 
-def test_isaac_lab_is_not_replayed_and_that_is_said(servos, tmp_path):
+def test_isaac_lab_is_not_replayed_and_that_is_reported(servos, tmp_path):
     model = identified_run(tmp_path / "run", str(servos), *FAULTS, contact="soft")
     exported = export_identified(model, "isaaclab", tmp_path / "out", data=log_of(model, tmp_path / "log.h5"))
     assert exported.replay.reason == "Isaac Lab is not installed"

@@ -181,7 +181,7 @@ def test_hooks_see_steps_validations_and_checkpoints(tmp_path: Path):
 
 
 @pytest.mark.parametrize("step", [1, 10, 17, 30])
-def test_it_goes_on_where_it_was_saved(step: int, tmp_path: Path):
+def test_it_continues_where_it_was_saved(step: int, tmp_path: Path):
     def loop(learner: One, name: str, callbacks: tuple[Callback, ...] = ()) -> TrainingLoop:
         budget = TrainingBudget(30, shares=(1.0, 2.0))
         return TrainingLoop(learner, budget, tmp_path / name, validations=6, callbacks=callbacks)
@@ -220,7 +220,7 @@ def test_a_training_within_another_one_is_interrupted_with_it(tmp_path: Path):
     assert caught.value.code == 143
 
 
-def test_a_larger_budget_goes_on_and_an_equal_one_does_not(tmp_path: Path):
+def test_a_larger_budget_continues_and_an_equal_one_does_not(tmp_path: Path):
     def resumed(steps: int) -> TrainState:
         loop = TrainingLoop(One(), TrainingBudget(steps), tmp_path, validations=4)
         loop.resume()

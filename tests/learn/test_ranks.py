@@ -78,7 +78,7 @@ def test_an_update_of_ppo_is_that_of_one_process(ranks: list[dict[str, Any]]):
 
 
 @pytest.mark.parametrize("name", ["policy", "shac"])
-def test_policies_are_equal_on_all_ranks_and_go_on_bitwise(name: str, ranks: list[dict[str, Any]]):
+def test_policies_are_equal_on_all_ranks_and_continue_bitwise(name: str, ranks: list[dict[str, Any]]):
     whole = ranks[0][name]["whole"]
     for found in ranks:
         for run in ("whole", "part"):

@@ -62,7 +62,7 @@ def test_friction_along_the_grain_is_another(model):
     assert float(0.3 * force[0] + 0.2 * force[1]) == pytest.approx(float(works.max()), rel=1e-6)
 
 
-def test_the_centre_of_pressure_is_where_it_is_said_to_first_order(model):
+def test_the_centre_of_pressure_is_as_declared_to_first_order(model):
     force = slowed(model, (0.0, 0.5, 0.0), centre__x=0.002)
     # The moment of a uniform slip is that of the friction at the centre of pressure.
     arm = force[2] * 1e-3 / (force[1] * MASS)

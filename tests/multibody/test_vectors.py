@@ -32,7 +32,7 @@ def test_lists_compute_what_arrays_compute(found, expected):
     close(found, expected, rtol=1e-12, atol=1e-13)
 
 
-def test_a_unit_vector_of_axes_stays_as_it_is():
+def test_a_unit_vector_of_axes_stays_unchanged():
     for axis in np.eye(3).tolist():
         assert vectors.normalise(axis).tolist() == axis
 

@@ -113,7 +113,7 @@ def test_meshes_of_both_robots_lie_where_their_links_are_side_by_side(view, sess
     assert view._meshes[0].wxyz == pytest.approx((1.0, 0.0, 0.0, 0.0), abs=1e-5)
 
 
-def test_the_error_plot_runs_and_begins_anew_with_the_same_state(view, session):
+def test_the_error_plot_runs_and_starts_over_with_the_same_state(view, session):
     view._drawn = 0.0
     for _ in range(30):
         view.step()

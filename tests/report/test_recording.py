@@ -108,7 +108,7 @@ def test_a_model_of_logs_is_recorded_along_its_log(trained_run: Path):
     assert made.frames == 15
 
 
-def test_what_cannot_be_recorded_is_said(trained_run: Path):
+def test_what_cannot_be_recorded_is_reported(trained_run: Path):
     with pytest.raises(InputError, match="--seconds is -1"):
         record_run(trained_run, seconds=-1)
     with pytest.raises(InputError, match="--driven"):

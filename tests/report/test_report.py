@@ -87,7 +87,9 @@ def test_the_figures_are_those_of_the_evaluation(simulated: Simulated, simulated
 
 
 @pytest.mark.parametrize(("apart", "said"), [(1e-5, "train longer, on more data"), (0.4, "nor can any model be")])
-def test_it_is_said_from_when_on_a_model_is_no_better_than_a_baseline(simulated: Simulated, apart: float, said: str):
+def test_the_horizon_beyond_which_a_model_is_no_better_than_a_baseline_is_reported(
+    simulated: Simulated, apart: float, said: str
+):
     change, metric = msgspec.structs.replace, "joint_rad"
 
     def with_errors(table: dict, *values: float) -> dict:
@@ -113,7 +115,9 @@ def test_it_is_said_from_when_on_a_model_is_no_better_than_a_baseline(simulated:
     )
 
 
-def test_grounds_reference_errors_and_long_roll_outs_are_told(trained_run: Path, simulated: Simulated, tmp_path: Path):
+def test_grounds_reference_errors_and_long_roll_outs_are_reported(
+    trained_run: Path, simulated: Simulated, tmp_path: Path
+):
     found, references = simulated.comparison, simulated.reference_errors
     assert references is not None
     means = {**found.summary.means, "joint_rad": 0.7654}

@@ -60,7 +60,7 @@ def test_what_no_run_says_has_no_column():
     assert [table.title for table in comparison_tables(compare_figures([nothing]))] == ["cartpole"]
 
 
-def test_what_cannot_be_compared_is_said():
+def test_what_cannot_be_compared_is_reported():
     found = compare_figures(
         [run("a", 1.0, 0, 32), run("b", 1.0, 0, 32, of="ant")], [UnmeasuredRun(run="x", why="x: is gone")]
     )

@@ -47,7 +47,7 @@ def test_a_robot_is_built_once(robot: Robot, tmp_path: Path) -> None:
     assert other.mass > kept_articulation(build, robot).mass
 
 
-def test_a_damaged_file_is_built_anew_and_a_place_that_cannot_be_written_costs_nothing(robot, tmp_path, monkeypatch):
+def test_a_damaged_file_is_built_again_and_a_place_that_cannot_be_written_costs_nothing(robot, tmp_path, monkeypatch):
     build = Builder()
     expected = encoded_robot(kept_articulation(build, robot))
     (file,) = (tmp_path / "cache/neurodyn/robots").glob("*.json")

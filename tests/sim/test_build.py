@@ -294,7 +294,7 @@ def test_inertia_is_added_about_the_centre_of_mass_by_name_and_pattern(tmp_path,
     assert heavy.body_mass == plain.body_mass
 
 
-def test_limits_that_nobody_declares_are_mujocos_own_whatever_the_format():
+def test_undeclared_limits_are_mujocos_own_in_every_format():
     for name in ("ant", "anymal-c"):
         robot = robots.load(name)
         solver = import_newton().solvers.SolverMuJoCo(sim.build(robot), disable_contacts=True)

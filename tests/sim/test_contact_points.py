@@ -147,7 +147,7 @@ def test_ant_has_the_papers_25_contact_points(ant):
     assert (torso.joint, torso.point, torso.radius) == (0, (0.0, 0.0, 0.0), 0.25)
 
 
-def test_distinct_contact_points_touch_whatever_all_of_them_touch(ant):
+def test_distinct_contact_points_touch_what_all_of_them_touch(ant):
     model, rng = build(ant), np.random.default_rng(0)
     every, distinct = (
         contact_point_layout(newton_articulation(model, ant), with_contact_points(ant, distinct=choice))

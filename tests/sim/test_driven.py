@@ -52,7 +52,7 @@ def test_the_simulator_moves_as_the_hybrid_model_does(analytic: AnalyticDynamics
     assert float((path.qd - other.qd).abs().max()) < 5e-3
 
 
-def test_steps_and_windows_go_on_where_drives_were(analytic: AnalyticDynamics, motion):
+def test_steps_and_windows_continue_where_drives_were(analytic: AnalyticDynamics, motion):
     state, targets, path = motion
     carry, half = analytic.begin(state), FRAMES // 2
     for frame in range(half):
@@ -67,7 +67,7 @@ def test_steps_and_windows_go_on_where_drives_were(analytic: AnalyticDynamics, m
     assert carry.memory[1].any()
 
 
-def test_worlds_that_have_not_moved_begin_anew_with_what_a_window_leaves(analytic: AnalyticDynamics, motion):
+def test_worlds_that_have_not_moved_start_over_with_what_a_window_leaves(analytic: AnalyticDynamics, motion):
     _, targets, path = motion
     window = Window(path.q[:, :5], path.qd[:, :5], targets[:, :4])
     carry = analytic.reset(analytic.begin(window.present), window, torch.tensor([True, False]))

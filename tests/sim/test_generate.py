@@ -147,7 +147,7 @@ def test_trajectories_that_leave_the_declared_range_end_early_and_are_counted(ca
     assert np.abs(store.q[:, 0]).max() <= 4.50001
 
 
-def test_early_ends_tell_apart_reasons_lengths_and_coordinates(cartpole):
+def test_early_ends_distinguish_reasons_lengths_and_coordinates(cartpole):
     bounds = declared_bounds(msgspec.structs.replace(cartpole, range=Ranges(qd={"hinge": (-10.0, 10.0)})))
     q, qd = torch.zeros(4, 6, 2), torch.zeros(4, 6, 2)
     q[1, 3:, 0] = torch.nan

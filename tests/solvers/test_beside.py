@@ -92,7 +92,7 @@ def test_both_robots_move_as_each_does_by_its_own_solver(model):
     np.testing.assert_allclose(state.body_q.numpy(), fresh.body_q.numpy(), atol=1e-5)
 
 
-def test_a_robot_that_breaks_down_is_reported_and_the_others_go_on(model):
+def test_a_robot_that_breaks_down_is_reported_and_the_others_continue(model):
     whole = among()
     learned = SolverHybrid(alone(), model, on_fault="hold")
     solver = SolverBeside(whole, learned, newton.solvers.SolverFeatherstone(whole))

@@ -42,7 +42,7 @@ def test_a_solver_stops_and_names_world_frame_and_quantity(run, tmp_path, value)
     assert stop.value.fault.worlds == 1
 
 
-def test_held_worlds_rest_the_others_go_on_and_a_reset_guards_anew(run):
+def test_held_worlds_rest_the_others_continue_and_a_reset_guards_again(run):
     model = cartpoles(WORLDS)
     torques = forces(model, FRAMES)
     sound, _ = simulate(SolverNeural(model, run), model, start(model), torques)

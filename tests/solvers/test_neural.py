@@ -282,7 +282,7 @@ def test_a_refused_step_writes_nothing(run):
     assert torch.equal(coordinates(model, state), before)
 
 
-def test_weights_that_change_are_felt(run):
+def test_changed_weights_are_used(run):
     model = cartpoles(1)
     solver, state, out = SolverNeural(model, run), start(model), model.state()
     for _ in range(3):

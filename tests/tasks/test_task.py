@@ -55,7 +55,7 @@ def test_a_bolted_robot_has_a_number_for_each_joint():
     assert 3.1 < float(state.q[:, 1].abs().max()) <= math.pi
 
 
-def test_memory_advances_and_begins_anew_in_single_worlds():
+def test_memory_advances_and_starts_over_in_single_worlds():
     task = tasks.load("franka-torque")
     random = torch.Generator().manual_seed(0)
     now = given(joint_velocity=[1.0] * 7)

@@ -81,7 +81,7 @@ def test_a_robot_without_forces_falls_and_rests(a1):
     assert bool(torch.isfinite(path.trajectory.q).all())
 
 
-def test_a_robot_that_fell_begins_with_no_command_and_the_others_go_on(a1):
+def test_a_robot_that_fell_begins_with_no_command_and_the_others_continue(a1):
     controller, _, _ = walker(a1)
 
     def tipped(state, frame):
@@ -99,7 +99,7 @@ def test_a_robot_that_fell_begins_with_no_command_and_the_others_go_on(a1):
     assert path.command[1, 21] == pytest.approx(22 * ramp)
 
 
-def test_a_controller_that_begins_anew_has_read_and_decided_nothing(a1):
+def test_a_controller_that_starts_over_has_read_and_decided_nothing(a1):
     controller, _, _ = walker(a1)
     walk(a1, controller, FORWARD, seconds=0.01, seed=0)
     assert controller.decided is not None

@@ -81,7 +81,7 @@ def test_noise_changes_what_is_planned_but_not_what_is():
     assert path.trajectory.q[:, 1:].diff(dim=1).abs().max() < 0.5  # the mass itself does not jump
 
 
-def test_an_episode_that_ends_rests_and_the_others_go_on():
+def test_an_episode_that_ends_rests_and_the_others_continue():
     class Strict(Longer):
         def terminated(self, quantities, memory):
             return quantities["joint_position"][:, 0] > 0.3
@@ -156,7 +156,7 @@ def test_a_world_whose_episode_ended_stands_at_its_start_with_nothing_of_the_epi
     assert min(lengths) < max(lengths) - delay
 
 
-def test_a_plant_begins_anew_with_its_whole_history():
+def test_a_plant_starts_over_with_its_whole_history():
     class Logged(ResolvedDynamics):
         def starts(self, task, seed):
             return self
@@ -209,7 +209,7 @@ def test_the_delay_is_the_planners_unless_another_is_given():
 
 
 @pytest.mark.parametrize("known", [0, 2])
-def test_what_acted_is_what_the_plant_was_told(known: int):
+def test_recorded_commands_are_those_that_the_plant_received(known: int):
     """A target follows from the state in which its frame began, and from the action that acted then."""
     plant = Servo()
     planner = Planner(Servo(), Nearby(), "cem", horizon=6, seed=0, delay=known)

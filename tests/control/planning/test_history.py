@@ -42,7 +42,7 @@ def test_the_last_frames_and_what_acted_in_them():
     assert isinstance(known(history), State)
 
 
-def test_a_world_that_starts_anew_forgets_its_past_alone():
+def test_a_world_that_starts_over_forgets_its_past_alone():
     history = History(2)
     history.add(at(0), None)
     for frame in range(1, 4):

@@ -200,7 +200,7 @@ def held(planner, row):
 
 @pytest.mark.parametrize("model", [Smooth, Remembering])
 @pytest.mark.parametrize("name", list(PLANNERS))
-def test_a_world_that_starts_anew_is_planned_for_as_one_that_starts(name, model):
+def test_a_world_that_starts_over_is_planned_for_as_one_that_starts(name, model):
     """Plan, rounds, past, torque, memory of the task and actions on their way are those of a first decision."""
     if name == "ilqr" and model is Remembering:
         pytest.skip("plans in models without a memory alone")

@@ -69,7 +69,7 @@ def rows(folder: Path) -> tuple[list[str], np.ndarray]:
     return head.split(","), np.array([[float(cell) for cell in line.split(",")] for line in lines])
 
 
-def test_is_told_no_more_than_declared_and_logs_each_frame(tmp_path: Path, says: Callable[[], list[str]]):
+def test_commands_stay_within_declared_limits_and_each_frame_is_logged(tmp_path: Path, says: Callable[[], list[str]]):
     with opened("Cartpole", tmp_path) as robot:
         first = drive(robot, 2000.0)
         drive(robot, -100.0, 3)
@@ -86,7 +86,7 @@ def test_is_told_no_more_than_declared_and_logs_each_frame(tmp_path: Path, says:
     assert first[-1].q[0, 0] > 1.0
 
 
-def test_log_is_imported_and_goes_on(tmp_path: Path):
+def test_log_is_imported_and_continues(tmp_path: Path):
     for _ in range(2):
         with opened("Cartpole", tmp_path) as robot:
             drive(robot, 300.0)
@@ -306,7 +306,7 @@ def test_ctrl_c_stops_it_and_keeps_the_log(tmp_path: Path, says: Callable[[], li
     assert len(lines) > store.transitions
 
 
-def test_killed_it_stops_and_a_second_call_goes_on(tmp_path: Path, says: Callable[[], list[str]]):
+def test_killed_it_stops_and_a_second_call_continues(tmp_path: Path, says: Callable[[], list[str]]):
     pytest.importorskip("rsl_rl")
     out = tmp_path / "log.h5"
     part = out.with_name("log.h5.part")

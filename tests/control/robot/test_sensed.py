@@ -209,7 +209,7 @@ def _rotated(q, v):
     return v + 2 * w * np.cross(u, v) + 2 * np.cross(u, np.cross(u, v))
 
 
-def test_a_turned_imu_tells_the_base_and_its_heading_starts_at_zero(folder):
+def test_a_turned_imu_gives_the_base_axes_and_heading_starts_at_zero(folder):
     rng = np.random.default_rng(1)
     mount = _quaternion(rng)
     robot = msgspec.structs.replace(

@@ -81,7 +81,7 @@ def test_packets_come_back_as_they_were_and_none_with_a_flipped_bit(modules):
     assert len(command.pack()) == 4 + 4 + 20 * 21 + 4
 
 
-def test_it_stands_by_its_motors_gains_and_damps_when_nobody_speaks(modules, robot):
+def test_it_stands_by_its_motor_gains_and_damps_without_commands(modules, robot):
     _, interface = modules
     ant = interface.LowLevelAnt()
     ant.reset()

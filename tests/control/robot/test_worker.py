@@ -66,7 +66,7 @@ def test_classes_and_measurements_that_do_not_fit_are_refused(changes, message):
     assert message in str(caught.value)
 
 
-def test_an_error_of_the_class_is_told_with_its_line():
+def test_an_error_of_the_class_is_reported_with_its_line():
     def heat():
         raise RuntimeError("motor 1 is too hot")
 

@@ -54,7 +54,7 @@ def test_a_spec_survives_plain_data():
         ),
     ],
 )
-def test_a_difference_is_said_in_words(other: StateSpec, words: str):
+def test_a_difference_is_described_in_words(other: StateSpec, words: str):
     (found,) = SPEC.differences(other)
     assert words in found
 

@@ -59,7 +59,7 @@ def test_the_same_numbers(hopper, dtype, tolerance):
     assert not torch.allclose(seen, in_free_space)
 
 
-def test_what_changes_in_place_is_felt(hopper):
+def test_values_changed_in_place_are_used(hopper):
     state, control, environment = given()
     before, _ = both(hopper, state, control, environment)
     for change in (

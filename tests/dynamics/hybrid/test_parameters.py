@@ -55,7 +55,7 @@ def test_zeros_are_nominal():
     torch.testing.assert_close(found()[-1], torch.tensor(1e-6).double())
 
 
-def test_a_start_on_a_bound_lies_a_little_inside():
+def test_a_start_on_a_bound_is_moved_inside():
     found = Parameters(ON_BOUNDS)()
     assert (found > torch.tensor([0.0, 0.0, 1.9])).all()
     assert (found < torch.tensor([1e-5, 3e-3, 2.0])).all()

@@ -297,7 +297,7 @@ def test_a_base_of_other_contacts_is_refused(tmp_path: Path):
         msgspec.structs.replace(SETTINGS, base_from="anywhere")
 
 
-def test_a_training_with_free_motion_goes_on_where_it_stopped(cartpole, simulator_file: Path, tmp_path: Path):
+def test_a_training_with_free_motion_continues_where_it_stopped(cartpole, simulator_file: Path, tmp_path: Path):
     store = Store.open(simulator_file)
     assert store.header.mechanism is not None
 

@@ -79,7 +79,7 @@ def test_momentum_changes_by_the_impulses_alone():
         np.testing.assert_allclose(angular, torch.linalg.cross(points[k], pushes[k]).sum(0), atol=1e-9)
 
 
-def test_in_the_air_momentum_stays_whatever_the_network_says():
+def test_in_the_air_momentum_is_conserved_for_any_network():
     found, mechanism = model(), robot()[2]
     q, qd = motions(mechanism, 4)
     torque = torch.zeros(4, 1, dtype=torch.float64)
@@ -164,7 +164,7 @@ def test_files_hold_everything(tmp_path):
 
 
 @pytest.mark.parametrize("lacking", ["a floating base", "contact points", "a mechanism"])
-def test_what_a_robot_lacks_is_said(lacking):
+def test_what_a_robot_lacks_is_reported(lacking):
     spec, layout, mechanism = robot()
     if lacking == "a floating base":
         spec = msgspec.structs.replace(spec, joints=spec.joints[1:], controls=(spec.joints[1].name,))

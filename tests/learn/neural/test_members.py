@@ -61,7 +61,7 @@ def test_a_member_learns_the_same_whoever_learns_beside_it(plant_store: Store, s
 
 
 @pytest.mark.parametrize("kind", ["mlp", "gru"])
-def test_a_stopped_training_of_members_goes_on_bitwise(kind: str, plant_store: Store, short: Settings, tmp_path: Path):
+def test_a_stopped_training_of_members_resumes_bitwise(kind: str, plant_store: Store, short: Settings, tmp_path: Path):
     settings = replace(short, net=plant.NETS[kind])
     whole = run(plant_store, tmp_path / "whole", settings)
     with pytest.raises(Stopped):

@@ -199,7 +199,7 @@ def uninterrupted(short: Settings, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("step", [40, 85], ids=["teacher-forcing", "forecast"])
-def test_a_killed_training_goes_on_bitwise(step: int, short: Settings, uninterrupted: Path, tmp_path: Path):
+def test_a_killed_training_resumes_bitwise(step: int, short: Settings, uninterrupted: Path, tmp_path: Path):
     kill_at(step, tmp_path, short, saved=step - 3)
     run = tmp_path / "killed"
     assert (run / "state").exists()
@@ -212,7 +212,7 @@ def test_a_killed_training_goes_on_bitwise(step: int, short: Settings, uninterru
     assert steps == sorted(set(steps))
 
 
-def test_a_training_that_was_killed_before_its_first_save_begins_anew(
+def test_a_training_that_was_killed_before_its_first_save_starts_over(
     short: Settings, uninterrupted: Path, tmp_path: Path
 ):
     kill_at(10, tmp_path, short, saved=-1)
@@ -234,7 +234,7 @@ def test_resuming_a_finished_training_changes_nothing(short: Settings, uninterru
     ]
 
 
-def test_a_finished_training_goes_on_with_a_larger_budget(short: Settings, uninterrupted: Path, tmp_path: Path):
+def test_a_finished_training_continues_with_a_larger_budget(short: Settings, uninterrupted: Path, tmp_path: Path):
     shutil.copytree(uninterrupted, tmp_path / "run")
     longer = replace(short, steps=200, validations=20)
     end = learn(tmp_path / "run", longer, resume=True)
@@ -246,7 +246,7 @@ def test_a_finished_training_goes_on_with_a_larger_budget(short: Settings, unint
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_training_is_saved_and_goes_on_bitwise(
+def test_an_interrupted_training_is_saved_and_resumes_bitwise(
     number: signal.Signals, short: Settings, uninterrupted: Path, tmp_path: Path
 ):
     run = tmp_path / "run"

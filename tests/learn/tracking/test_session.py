@@ -71,7 +71,7 @@ def test_one_of_your_own_by_its_name(tmp_path: Path):
     assert not (run / "tensorboard").exists()
 
 
-def test_a_run_that_goes_on_keeps_its_tracker_and_may_change_it(tmp_path: Path):
+def test_a_run_that_continues_keeps_its_tracker_and_may_change_it(tmp_path: Path):
     run = tmp_path / "run"
     with tracking("own", run), pytest.raises(Stopped):
         train(run, stop=2)

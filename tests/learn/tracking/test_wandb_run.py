@@ -75,7 +75,7 @@ def case(tmp_path_factory):
     return Case(run, *written(run))
 
 
-def test_a_training_that_goes_on_is_the_same_run(case: Case):
+def test_a_training_that_continues_is_the_same_run(case: Case):
     assert case.first.id == case.second.id == case.third.id
     assert read_tracker_file(case.run)["runs"]["wandb"]["id"] == case.first.id
     assert read_tracker_file(case.run)["logger"] == "wandb"
@@ -89,7 +89,7 @@ def test_a_training_that_goes_on_is_the_same_run(case: Case):
     assert steps == [[0, 1, 2, 3], [4, 5, 6]]  # so that one can be sent behind the other
 
 
-def test_a_training_goes_on_where_its_logger_is_named_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_training_continues_where_its_logger_is_named_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     run = tmp_path / "run"
     with tracking("wandb", run), pytest.raises(Stopped):
@@ -150,7 +150,7 @@ def test_it_has_verdict_tables_and_films(case: Case):
     assert json.loads(path.read_text())["data"] == [["1 s", "0.1 m"]]
 
 
-def test_offline_is_said_where_nobody_is_logged_in(tmp_path: Path):
+def test_offline_is_reported_without_a_login(tmp_path: Path):
     with tracking("wandb", tmp_path / "run"), pytest.warns(Notice, match=r"offline.*wandb sync"):
         MetricsLog(tmp_path / "run").__exit__(None, None, None)
 
@@ -178,7 +178,7 @@ with tracking("wandb", run):
 """
 
 
-def test_a_tracker_that_dies_ends_nothing_and_is_told_of_once(tmp_path: Path):
+def test_a_tracker_that_dies_ends_nothing_and_is_reported_once(tmp_path: Path):
     there, lost = tmp_path / "there", tmp_path / "lost"
     with tracking("none", there):
         TrainingLoop(Kept(there), TrainingBudget(64), there, record=RECORD, validations=64).run()

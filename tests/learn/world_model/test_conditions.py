@@ -81,7 +81,7 @@ def test_gradients_are_those_of_finite_differences(model):
     assert (gradient.abs() > 1e-9).all()
 
 
-def test_steps_are_those_of_rollouts_and_worlds_begin_anew_as_themselves(model):
+def test_steps_are_those_of_rollouts_and_worlds_start_over_as_themselves(model):
     past, controls = starts()
     one = WorldModel(model.spec, msgspec.structs.replace(worlds.SMALL, members=1), terminates=True, conditions=(DRAG,))
     one = one.double().requires_grad_(False)

@@ -52,7 +52,7 @@ def test_there_are_none_without_failures_or_in_forecasts_of_one_frame():
     assert sampler(context=20, forecast=2, store=worlds.make_store(episodes=12, frames=22)).draw() is not None
 
 
-def test_draws_go_on_from_a_saved_state():
+def test_draws_continue_from_a_saved_state():
     one, other = sampler(), sampler(seed=5)
     one.draw()
     other.load_state_dict(one.state_dict())

@@ -73,7 +73,7 @@ def test_a_model_that_was_never_trained_says_so(robot: Robot, tmp_path: Path):
 
 
 @pytest.mark.parametrize(("step", "optimiser"), [(7, "soap"), (27, "soap"), (27, "adam")])
-def test_a_stopped_training_goes_on_bitwise(step: int, optimiser: str, robot: Robot, tmp_path: Path):
+def test_a_stopped_training_resumes_bitwise(step: int, optimiser: str, robot: Robot, tmp_path: Path):
     settings, store = msgspec.structs.replace(QUICK, optimiser=optimiser), worlds.make_store()
     whole = run(robot, store, tmp_path / "whole", settings)
     with pytest.raises(Stopped):
@@ -231,7 +231,7 @@ def test_several_logs_train_one_model_and_their_ranges_are_joined(robot: Robot, 
 
 
 @pytest.mark.trains
-def test_fine_tuning_goes_on_from_a_model_and_is_never_worse(robot: Robot, tmp_path: Path):
+def test_fine_tuning_continues_from_a_model_and_is_never_worse(robot: Robot, tmp_path: Path):
     first = run(robot, worlds.make_store(drag=5.0), tmp_path / "first", msgspec.structs.replace(QUICK, steps=120))
     other, out = worlds.make_store(drag=2.0), tmp_path / "second"
     settings = msgspec.structs.replace(load_world_finetuning("finetune", first.net.config, 6), minutes=None, steps=40)

@@ -42,7 +42,7 @@ def losses(folder):
 
 
 @pytest.mark.parametrize("more", [{"history": 4}, {"recurrent": "gru"}, {"recurrent": "lstm"}], ids=str)
-def test_a_student_learns_what_its_teacher_does_and_goes_on_bitwise(tmp_path, teachers, more):
+def test_a_student_learns_what_its_teacher_does_and_resumes_bitwise(tmp_path, teachers, more):
     whole = student(teachers["encoder"], tmp_path / "whole", 6, **more)
     part = student(teachers["encoder"], tmp_path / "part", 3, **more)
     student(teachers["encoder"], part, 6, resume=True, **more)

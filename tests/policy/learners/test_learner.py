@@ -52,7 +52,7 @@ def begun(folder, tmp_path):
     return learner
 
 
-def test_a_policy_goes_on_with_its_critic(tmp_path):
+def test_a_policy_continues_with_its_critic(tmp_path):
     first = tmp_path / "first"
     train_policy(Hold(), here(), first, TINY)
     last = artifacts.read_tree(first / "state", "training")["learner"]
@@ -94,7 +94,7 @@ def test_a_critic_that_saw_other_terms_is_refused(tmp_path, before, now, said):
         PpoLearner(job).begin(TrainState())
 
 
-def test_a_critic_that_saw_the_same_terms_goes_on(tmp_path):
+def test_a_critic_that_saw_the_same_terms_continues(tmp_path):
     train_policy(Judged("height"), here(), tmp_path / "first", TINY)
     job = PolicyTrainingJob(Judged("height"), here(), tmp_path / "second", TINY, initial=tmp_path / "first")
     learner = PpoLearner(job)

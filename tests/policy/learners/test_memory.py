@@ -62,13 +62,13 @@ def test_a_recurrent_policy_forgets_where_episodes_end(kind):
     assert (second[1:] - ActingPolicy(network)(seen[1, 1:])).abs().max() > 1e-4
 
 
-def test_a_plain_policy_is_called_as_it_is():
+def test_a_plain_policy_is_called_directly():
     network = policy_config(load(TASK), NetworkSettings(hidden=(8,))).build()
     assert acting(network) is network
 
 
 @pytest.mark.parametrize("more", [{"history": 3}, {"recurrent": "gru"}, {"recurrent": "lstm"}], ids=str)
-def test_trainings_go_on_bitwise_and_policies_are_used(tmp_path, more):
+def test_trainings_continue_bitwise_and_policies_are_used(tmp_path, more):
     whole = trained(tmp_path / "whole", 4, **more)
     part = trained(tmp_path / "part", 2, **more)
     trained(part, 4, resume=True, **more)

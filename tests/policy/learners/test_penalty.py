@@ -69,7 +69,7 @@ SETTINGS = PolicySettings(
 )  # fmt: skip
 
 
-def test_a_training_follows_the_rule_and_goes_on_with_it(tmp_path):
+def test_a_training_follows_the_rule_and_continues_with_it(tmp_path):
     where = Here("model", model(), the_log())
     train_policy(Hold(), where, tmp_path / "policy", SETTINGS)
     found = read_metrics(tmp_path / "policy")[:3]

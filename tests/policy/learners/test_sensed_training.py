@@ -35,7 +35,7 @@ def dynamics():
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=["ppo", "shac"])
-def test_the_critic_sees_the_state_and_a_training_goes_on_bitwise(dynamics, tmp_path, settings):
+def test_the_critic_sees_the_state_and_a_training_resumes_bitwise(dynamics, tmp_path, settings):
     settings = msgspec.structs.replace(settings, randomise=TIMED) if settings.algorithm == "ppo" else settings
     task, state = load(TASK, "sensors"), load(TASK)
     whole, parts = tmp_path / "whole", tmp_path / "parts"
@@ -108,7 +108,7 @@ def test_policies_of_older_versions_see_the_state(tmp_path):
         require_task(config, load("velocity@go2"), "old")
 
 
-def test_a_training_of_an_older_version_goes_on_with_the_state(tmp_path):
+def test_a_training_of_an_older_version_continues_with_the_state(tmp_path):
     (tmp_path / "config.yaml").write_text("task: velocity@go2\nsettings: {worlds: 8}\n")
     assert _saw_state(tmp_path)
     (tmp_path / "config.yaml").write_text("task: velocity@go2\nsettings: {worlds: 8, observe: sensors}\n")

@@ -51,7 +51,7 @@ def test_a_policy_gets_better_with_fewer_frames_than_by_ppo(tmp_path):
 
 
 @pytest.mark.parametrize("settings", [TINY, LASTING], ids=["white noise", "lasting noise"])
-def test_a_stopped_training_goes_on_bitwise(tmp_path, settings):
+def test_a_stopped_training_resumes_bitwise(tmp_path, settings):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     train_policy(Hold(), here(Smooth), whole, settings)
     with pytest.raises(Stopped):

@@ -71,7 +71,7 @@ def test_what_is_written(tmp_path):
     assert config["dt"] == 0.1
 
 
-def test_a_stopped_training_goes_on(tmp_path):
+def test_a_stopped_training_continues(tmp_path):
     out = tmp_path / "policy"
     with pytest.raises(Stopped):
         train_policy(Hold(), here(), out, TINY, callbacks=[StopAt(2)])
@@ -98,7 +98,7 @@ def test_a_stopped_training_ends_in_the_same_weights(tmp_path, stop):
     assert torch.equal(whole["worlds"]["worlds"]["state"]["q"], found["worlds"]["worlds"]["state"]["q"])
 
 
-def test_a_training_goes_on_for_longer_than_was_planned(tmp_path):
+def test_a_training_continues_for_longer_than_was_planned(tmp_path):
     out = tmp_path / "policy"
     train_policy(Hold(), here(), out, TINY)
     longer = msgspec.structs.replace(TINY, iterations=6, evaluations=3)

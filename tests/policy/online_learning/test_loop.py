@@ -151,7 +151,7 @@ def test_a_copy_that_knows_the_policies_of_the_logs_judges(whole):
 @pytest.mark.parametrize(
     ("step", "kept"), [("_fit", True), ("_train", False), ("_train", True), ("_log", True), ("_measure", False)]
 )
-def test_a_loop_that_was_killed_goes_on(whole, tmp_path, monkeypatch, step, kept):
+def test_a_loop_that_was_killed_continues(whole, tmp_path, monkeypatch, step, kept):
     finished, _, _ = whole
     own, killed = getattr(RoundInProgress, step), []
 
@@ -171,7 +171,7 @@ def test_a_loop_that_was_killed_goes_on(whole, tmp_path, monkeypatch, step, kept
     assert figures(tmp_path / "out") == figures(finished)
 
 
-def test_random_data_that_were_cut_short_are_made_anew(whole, tmp_path, monkeypatch):
+def test_random_data_that_were_cut_short_are_made_again(whole, tmp_path, monkeypatch):
     finished, _, _ = whole
     own = NeuralRefit.random
 

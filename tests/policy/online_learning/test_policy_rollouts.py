@@ -219,7 +219,7 @@ def test_a_model_that_is_driven_off_is_led_back(model):
     assert sum(far(term)) < 0.2 * sum(before)
 
 
-def test_worlds_in_implausible_states_go_on_from_the_log_and_do_not_count(model):
+def test_worlds_in_implausible_states_continue_from_the_log_and_do_not_count(model):
     policy, twin = network(), driven_off(model)
     log, wild = log_of(model, policy), []
 
@@ -291,7 +291,7 @@ def refit(run: Path, data: str, out: Path, *, follow: bool = True, settings: Set
 
 
 @pytest.mark.parametrize("optimiser", ["soap", "adam"])
-def test_a_refit_that_is_stopped_goes_on_bitwise(trained_run, data, tmp_path, optimiser):
+def test_a_refit_that_is_stopped_resumes_bitwise(trained_run, data, tmp_path, optimiser):
     settings = msgspec.structs.replace(SETTINGS, optimiser=optimiser)
     refit(trained_run, data, tmp_path / "whole", settings=settings)
     with pytest.raises(Stopped):

@@ -78,7 +78,7 @@ def test_the_verdict_is_that_of_the_best_policy_in_the_reference():
     assert verdict(rounds, 0.1, "analytic").startswith("ok: ")
 
 
-def test_what_cannot_be_used_is_said_to_be_so():
+def test_what_cannot_be_used_is_reported():
     assert verdict([made(1, 4855.0, 440.0)], 0.05, "analytic").startswith("fails: ")
     assert "every episode in analytic fails" in verdict([made(1, 10.0, 10.0, failed=1.0)], 0.05, "analytic")
 

@@ -104,7 +104,7 @@ def test_a_return_that_the_judges_do_not_believe_is_a_warning(imagined: float, g
     assert grade == "ok" or "130, and its judges (2 models) 90 to 110" in found.what
 
 
-def test_a_promise_is_said():
+def test_a_promise_is_printed():
     assert promise(130.0).said() == [
         "The return on the robot is 80 to 120 with 90% confidence: 2 models return 100 on average.",
         "The model itself imagines 130, 30.0% more than they do.",
@@ -159,7 +159,7 @@ def test_a_posterior_of_a_model_that_was_not_kept_is_not_drawn_from(run: Path, t
     assert over_posterior((), str(other)) == ()
 
 
-def test_a_critic_of_another_posterior_goes_on():
+def test_a_critic_of_another_posterior_continues():
     assert seen_by_critic(("runs/a",), privileged=False) == seen_by_critic((), privileged=False)
     assert seen_by_critic(("runs/a",), privileged=True) == ("runs/a",)
     assert seen_by_critic(("root.mass=1:2",), privileged=False) == ("root.mass=1:2",)

@@ -87,7 +87,7 @@ def test_the_judge_decides_where_there_is_one(lost, outside, exploits):
     assert (found.verdict().grade == "warning") is exploits
 
 
-def test_figures_are_said_in_one_line_and_read_again():
+def test_figures_are_one_line_and_are_read_back():
     found = PolicySupport(3024.0, 400.0, "a member held out", 0.868, 0.93, 2.5)
     assert str(found) == (
         "imagined return 3024, a member held out 400, frames outside of the log 93%, "
@@ -169,7 +169,7 @@ def test_training_ends_there_where_that_is_asked_for_with_the_policy_that_was_ke
     assert torch.equal(kept["layers.0.weight"], last["mlp.0.weight"])
 
 
-def test_a_judge_that_agrees_lets_it_go_on(tmp_path):
+def test_a_judge_that_agrees_lets_it_continue(tmp_path):
     class Agreed(Read):
         judge = Mass()
 

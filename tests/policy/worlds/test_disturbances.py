@@ -145,7 +145,7 @@ TEXTS = (
 )  # fmt: skip
 
 
-def test_a_saved_environment_goes_on_as_it_would_have(task):
+def test_a_saved_environment_continues_as_it_would_have(task):
     dynamics = declared_hybrid("cartpole")
     one, other = (environment(task, dynamics, *TEXTS, seed=seed, history=2, frames=6) for seed in (0, 1))
     assert one.robots.names == (
@@ -174,7 +174,7 @@ def test_disturbances_of_a_learned_or_any_other_model_need_no_parameters():
     assert seen[1][:, :2].tolist() == [[1.0, 1.0]] * 2
 
 
-def test_returns_are_told_by_what_was_drawn_of_disturbances(task):
+def test_returns_are_explained_by_drawn_disturbances(task):
     opened = open_randomisation(["delay.action=0:.2"], declared_hybrid("cartpole"), task)
     found = play(
         lambda seen: seen[:, :1].sign(), task, opened.dynamics, SampledStarts(task, 0), 30, disturbed=opened.disturbed

@@ -58,7 +58,7 @@ def test_actions_are_cut_off():
     assert float(env.state.qd) == pytest.approx(0.3)
 
 
-def test_time_outs_are_told_from_failures():
+def test_time_outs_are_distinguished_from_failures():
     env = world([0.0, 1.95])
     ends = []
     for _ in range(5):
@@ -115,7 +115,7 @@ def test_history_is_reset_exactly_where_a_world_is(places, frames):
     assert mass.begun == 1
 
 
-def test_worlds_that_go_on_are_left_bitwise_alone():
+def test_worlds_that_continue_are_left_bitwise_alone():
     alone, beside = world([0.3]), world([0.3, 1.99])
     for _ in range(4):
         alone.step(torch.tensor([[0.7]]))
@@ -290,7 +290,7 @@ def test_observations_before_resets_are_shown_on_request():
     assert (extras["last"][:, 0] != seen["policy"][:, 0]).all()
 
 
-def test_what_nobody_logs_is_not_kept():
+def test_rewards_that_are_not_logged_are_not_kept():
     frames, kept = {}, {}
     for logged in (False, True):
         env = world([0.0, 0.25], logged=logged)
@@ -449,7 +449,7 @@ def test_a_reward_that_is_not_finite_costs_what_an_implausible_state_does():
     assert reward.isfinite().all()
 
 
-def test_worlds_that_were_saved_without_terms_go_on():
+def test_worlds_that_were_saved_without_terms_continue():
     env, later = world([0.0, 1.95]), world([0.0, 1.95])
     for _ in range(3):
         env.step(torch.tensor([[0.2], [0.2]]))

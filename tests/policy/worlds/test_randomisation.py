@@ -74,7 +74,7 @@ def test_every_episode_has_a_robot_of_its_own(task, opened):
     assert (after[done] != first[done]).all()
 
 
-def test_a_saved_environment_goes_on_with_the_same_robots(task, opened):
+def test_a_saved_environment_continues_with_the_same_robots(task, opened):
     world, other = environment(task, opened), environment(task, opened, seed=1)
     actions = torch.ones(WORLDS, 1)
     for _ in range(3):

@@ -48,7 +48,7 @@ def _model() -> WorldModel:
 
 
 @pytest.mark.parametrize("batch", [2, 16])
-def test_a_start_from_the_reserve_goes_on_as_one_with_its_full_window(batch: int) -> None:
+def test_a_start_from_the_reserve_continues_as_one_with_its_full_window(batch: int) -> None:
     model, starts = _model(), _Counted()
     first = starts.draw(5)
     carry, state = model.begin(first), present_state(first)

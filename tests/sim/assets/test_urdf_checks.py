@@ -80,7 +80,7 @@ def test_a_continuous_joint_has_no_limits_of_position(tmp_path: Path):
 
 
 @pytest.mark.parametrize("effort", ['effort="0"', 'effort="-5"', 'effort="1e6"', ""])
-def test_an_effort_that_no_motor_has_is_said_by_joint(effort: str, tmp_path: Path):
+def test_an_implausible_effort_is_reported_by_joint(effort: str, tmp_path: Path):
     head, _, tail = ROBOT.rpartition('effort="5"')
     (tmp_path / "arm.urdf").write_text(f"{head}{effort}{tail}")
     facts = read_facts(tmp_path / "arm.urdf")

@@ -42,7 +42,7 @@ def test_torque_beyond_the_actuator_is_refused(cartpole):
         require_consistent(msgspec.structs.replace(cartpole, actuated={"slider": 2000.0}))
 
 
-def test_sampled_torque_beyond_the_actuator_is_told_and_not_refused(cartpole):
+def test_sampled_torque_beyond_the_actuator_is_reported_and_not_refused(cartpole):
     wide = msgspec.structs.replace(cartpole.sampling, control={"slider": (-3000.0, 3000.0)})
     robot = msgspec.structs.replace(cartpole, sampling=wide)
     require_consistent(robot)

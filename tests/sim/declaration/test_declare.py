@@ -247,7 +247,7 @@ def test_a_bolted_robot_moves_between_the_planes_of_its_asset(tmp_path):
     torch.testing.assert_close(path.q.float(), found, rtol=0, atol=1e-5)
 
 
-def test_commands_without_a_range_get_one_that_is_said(tmp_path):
+def test_commands_without_a_range_get_one_that_is_printed(tmp_path):
     (tmp_path / "servo.xml").write_text(
         '<mujoco><worldbody><body name="arm"><joint name="turn" damping="1"/><geom size=".1" pos=".3 0 0"/></body>'
         '</worldbody><actuator><position name="angle" joint="turn" kp="20" forcerange="-3 3"/></actuator></mujoco>'
@@ -352,7 +352,7 @@ def test_robots_that_a_file_attaches_come_along(tmp_path):
     assert (tmp_path / "two" / "parts" / "mini.xml").is_file()
 
 
-def test_a_body_that_is_held_by_a_handle_is_said(tmp_path):
+def test_a_body_that_is_held_by_a_handle_is_reported(tmp_path):
     text = arm_of(2, '<body name="tip" pos="0 0 .2"/>')
     text = text.replace("<worldbody>", '<worldbody><body name="h" mocap="true"/>').replace(
         "</mujoco>", '<equality><weld body1="h" body2="tip"/></equality></mujoco>'

@@ -109,7 +109,7 @@ def test_what_is_not_modelled_is_named_with_a_reason(actuator, reason):
     assert not found.motors
 
 
-def test_torques_at_joints_are_told_from_actuators_of_other_kinds():
+def test_torques_at_joints_are_distinguished_from_actuators_of_other_kinds():
     motors = '<motor name="a" joint="turn" gear="5"/><motor joint="left"/>'
     assert list(read(motors).drives) == ["a", "actuator1"]
     assert read(motors).motors

@@ -106,7 +106,7 @@ def test_objects_start_where_the_declaration_says(arm):
     assert not qd[:, 2:].any()
 
 
-def test_what_is_not_modelled_is_said_once(monkeypatch):
+def test_what_is_not_modelled_is_reported_once(monkeypatch):
     monkeypatch.setattr(mujoco, "__version__", "3.17.0")
     assert missing_features(mujoco.MjModel.from_xml_string(ARM)) == ()
     other = ARM.replace('cone="elliptic"', 'integrator="RK4" density="1.2" noslip_iterations="3"')

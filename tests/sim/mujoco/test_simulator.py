@@ -157,7 +157,7 @@ def test_defaults_of_the_asset_do_not_take_the_ground_away(tmp_path):
     assert float(path[0, -1, 2]) == pytest.approx(0.1, abs=2e-3)
 
 
-def test_missing_textures_do_not_matter_and_missing_meshes_are_said(tmp_path):
+def test_missing_textures_do_not_matter_and_missing_meshes_are_reported(tmp_path):
     text = """<mujoco><asset><texture name="t" type="2d" file="gone.png"/><material name="m" texture="t"/>
     <mesh name="shell" file="gone.stl"/></asset><worldbody><body><joint name="turn"/>
     <geom name="rod" type="capsule" size=".1 .2" material="m"/><geom type="mesh" mesh="shell"/></body></worldbody>
@@ -227,7 +227,7 @@ def test_damping_is_as_in_mujoco_and_friction_there_without_limits_and_contacts(
     assert ours.q[0, :, 0].tolist() == pytest.approx(theirs[0, :, 0].tolist(), abs=1e-6)
 
 
-def test_a_world_that_becomes_unstable_does_not_begin_anew(tmp_path):
+def test_a_world_that_becomes_unstable_does_not_start_over(tmp_path):
     text = """<mujoco><worldbody><body><joint name="a" axis="0 1 0" stiffness="9e9"/>
 <geom size=".1" pos=".2 0 0"/></body></worldbody></mujoco>"""
     robot = declared(tmp_path, text, (Joint("a", "revolute", continuous=True),), gravity=(0.0, 0.0, 0.0))
