@@ -149,13 +149,18 @@ def _file(folder: Path, parts: list[str], name: str) -> Path:
 
 
 def _sentence(file: Path, name: str) -> str:
-    """Return the first sentence of the docstring of a name; of the file if it is a module or imported there."""
+    """Return the first sentence of the docstring of a name, where it is defined; of the file if it is a module."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     text = ast.get_docstring(tree) or ""
     for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
+        if isinstance(node, ast.ImportFrom) and name in {one.asname or one.name for one in node.names}:
+            above = file.parents[node.level - 1] if node.level else REPOSITORY / "src"
+            origin = _file(above, (node.module or "").split("."), name)
+            return _sentence(origin, name) if origin.is_file() else text
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
             text = ast.get_docstring(node) or ""
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        inner = node.body[0] if isinstance(node, ast.Try) else node
+        targets = inner.targets if isinstance(inner, ast.Assign) else [getattr(inner, "target", None)]
         if any(isinstance(one, ast.Name) and one.id == name for one in targets) and isinstance(after, ast.Expr):
             text = str(getattr(after.value, "value", ""))
     sentence = re.split(r"(?<=[.:;]) (?=[A-Z`])|\n\n", " ".join(text.split("\n\n")[0].split()))[0]

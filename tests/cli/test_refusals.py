@@ -61,14 +61,14 @@ VALID = {
     "policy online --frames 0", "policy online --log-frames 0",
     "policy online --rollout 0", "policy train --latent 0",
 }  # fmt: skip
-"""What is taken although the lists below have it."""
+"""Accepted, although BAD lists such values for other flags."""
 OUTPUTS = {"out", "json", "report", "plot", "csv"}
 WORK = (
     "neurodyn.learn.loop.TrainingLoop.run", "neurodyn.sim.batches.BatchMaker.__call__",
     "neurodyn.dynamics.interface.Dynamics.rollout", "neurodyn.cluster.connection._join",
     "neurodyn.walking.controller.QuadrupedController.act", "neurodyn.identify.stages.growing_windows.Fitting._search",
 )  # fmt: skip
-"""What works."""
+"""Functions that do the work of a verb: a refusal comes before any of them is called."""
 BAD: dict[object, tuple[str, ...]] = {
     int: ("-1", "0", "1.5", "x", "1" + 20 * "0"),
     float: ("-1", "nan", "inf", "x"),
