@@ -128,10 +128,18 @@ def turned(columns: Columns) -> None:
     columns["qd"][:, 1] *= -1.0
 
 
+def alike(columns: Columns) -> None:
+    """Let lift move almost as pan does, and swap their velocities."""
+    for name in ("q", "qd"):
+        columns[name][:, 1] = columns[name][:, 0] + 0.3 * columns[name][:, 1]
+    columns["qd"][:, :2] = columns["qd"][:, 1::-1]
+
+
 SABOTAGE = {
     "readings swapped": (("target", "torque"), swapped("q", "qd"), "swapped", "fails"),
     "commands crossed": (("target", "torque"), swapped("u"), "swapped", "fails"),
     "velocities swapped": (("target", "torque"), swapped("qd"), "swapped", "fails"),
+    "velocities of like joints swapped": (("target", "torque"), alike, "swapped", "fails"),
     "sign of a reading": (("target", "torque"), turned, "sign", "fails"),
     "sign of a command": (("target", "torque"), one("u", 1, -1.0), "sign", "fails"),
     "sign of a velocity": (("target", "torque"), one("qd", 1, -1.0), "velocity-sign", "fails"),

@@ -192,6 +192,7 @@ def inspect(
 
     for name, given in (("--robot", robot), ("--map", map)):
         if given is not None:
+            Store.open(file, memory=0)
             raise InputError(f"{name} is for raw logs; {file} is a dataset, whose header holds this")
     picture = plot or file.with_suffix(".png")
     require_writable(json, text=True)

@@ -268,7 +268,8 @@ def inspect_log(
     readable = [topic for topic in topics if topic.columns]
     if not readable:
         troubles = "; ".join(f"{t.name} ({t.kind}) {t.trouble}".strip() for t in topics if t.trouble)
-        raise InputError(f"{path}: holds no column of numbers{': ' if troubles else ''}{troubles}")
+        expected = troubles or "expected times and readings as numbers"
+        raise InputError(f"{path}: holds no column of numbers; {expected}")
     read = readable[:1] if name == "npz" else readable  # npz arrays of other lengths have other rows
     columns = list(dict.fromkeys(column for topic in read for column in topic.columns))
     seen = _LogContents(source.stamp())

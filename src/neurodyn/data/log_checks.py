@@ -18,6 +18,8 @@ LogCheck = Callable[[LogColumns], Iterable[Finding]]
 
 _ALIKE, _UNLIKE = 0.9, 0.6
 """Correlations above which two columns are the same motion, and below which they are not."""
+_CLOSER = 0.1
+"""Share of what two joints' own velocities leave unexplained that each other's may, if they are swapped."""
 _SLOPES = (0.67, 1.5)
 """Rates of positions relative to logged velocities between which a joint is fine: a stiff servo that follows steps of
 its commands is slowest where velocities are sampled."""
@@ -130,9 +132,11 @@ def rates_of_positions(log: LogColumns) -> Iterator[Finding]:
     names = [log.joints[k].name for k in joints]
     rates, speeds = log.rates[:, joints], log.speeds[:, joints]
     table = np.array([[log.correlation(a, b) for b in speeds.T] for a in rates.T])
-    wrong = [k for k in range(len(names)) if table[k, k] < _UNLIKE]
-    for k in wrong:
+    for k in range(len(names)):
         other = int(table[k].argmax())
+        own, crossed = table[[k, other], [k, other]], table[[k, other], [other, k]]
+        if table[k, k] >= _ALIKE and not (1.0 - crossed < _CLOSER * (1.0 - own)).all():
+            continue
         if table[k, k] < -_ALIKE:
             yield Finding(
                 "velocity-sign", "fails",
@@ -145,7 +149,7 @@ def rates_of_positions(log: LogColumns) -> Iterator[Finding]:
                 "swapped", "fails", f"{told} (correlation {table[k, other]:.2f}, its own {table[k, k]:.2f})",
                 "correct the columns in the map, and import the log again",
             )  # fmt: skip
-        else:
+        elif table[k, k] < _UNLIKE:
             yield Finding(
                 "velocity", "warning",
                 f"the velocity of {names[k]} is not the rate of its position (correlation {table[k, k]:.2f})",

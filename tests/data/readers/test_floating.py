@@ -131,6 +131,13 @@ def test_a_centre_of_mass_that_a_map_leaves_open_is_the_assets():
     assert with_centers(given, lambda: pytest.fail("not needed")) == given
 
 
+def test_a_pose_of_a_marker_is_noticed(tmp_path):
+    arrays = recorded(tumbling(), "xyzw", "world", "origin")
+    arrays["p"] = arrays["p"] + rotate(tumbling()["quaternion"], np.tile([0.25, 0.1, 0.0], (60, 1)))
+    with pytest.warns(match="fits the differences of its pose only roughly .*not of a marker"):
+        read_logs(save(tmp_path / "log.npz", arrays), body_map(episodes=None), SPEC, split="test")
+
+
 def test_a_body_at_rest_passes_under_any_reading(tmp_path):
     noise = 1e-4 * np.random.default_rng(0).normal(size=(50, 3))
     rest = {"p": noise, "o": np.tile([0.0, 0.0, 0.0, 1.0], (50, 1)), "v": np.zeros((50, 3)), "w": np.zeros((50, 3))}

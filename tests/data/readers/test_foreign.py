@@ -2,6 +2,7 @@
 """Logs of other tools: each format is recognised by its content, and gives the motion that was put in, exactly."""
 
 import struct
+import zipfile
 
 import msgspec
 import numpy as np
@@ -72,6 +73,12 @@ def test_a_bag_in_sqlite_without_definitions_and_as_a_folder(tmp_path):
     )
     assert recognise(folder) == recognise(folder / "drive_0.db3") == "rosbag2"
     check_motion(read_logs([folder], bag_map(format="rosbag2"), SPEC, split="train"))
+
+
+def test_an_archive_of_other_files_is_no_npz(tmp_path):
+    with zipfile.ZipFile(tmp_path / "log.pt", "w") as archive:  # as torch.save writes it
+        archive.writestr("log/data.pkl", b"")
+    assert recognise(tmp_path / "log.pt") is None
 
 
 def test_big_endian_messages_of_a_usual_type_without_its_definition(tmp_path):

@@ -43,6 +43,14 @@ def test_optional_arrays_may_be_absent(tmp_path):
     assert set(store.split.tolist()) == {Split.TRAIN, Split.VALIDATION, Split.TEST}
 
 
+def test_arrays_may_be_named_with_brackets(tmp_path):
+    arrays = npz_arrays()
+    arrays["time [ms]"] = 1e3 * arrays.pop("time")
+    np.savez(tmp_path / "log.npz", **arrays)
+    store = read(tmp_path / "log.npz", time="time [ms]", time_unit="ms")
+    assert np.allclose(store.episode(0)[0], smooth_motion(0.02 * np.arange(101))[0], atol=1e-6)
+
+
 def test_selection_of_groups_and_runs(npz_file):
     assert read(npz_file, select_groups=["ev*"]).header.runs == ("run0", "run2")
     assert read(npz_file, select_runs=["run[12]"]).header.runs == ("run1", "run2")

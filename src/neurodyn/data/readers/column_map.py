@@ -123,12 +123,12 @@ def is_log(path: Path) -> bool:
 
 
 def zip_names(path: Path, head: bytes) -> list[str]:
-    """Return the array names of an npz file; empty if it is not a readable zip archive."""
+    """Return the array names of an npz file; empty if it is another zip archive, or damaged."""
     if not head.startswith(b"PK"):
         return []
     try:
         with zipfile.ZipFile(path) as archive:
-            return [name.removesuffix(".npy") for name in archive.namelist()]
+            return [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
     except (zipfile.BadZipFile, OSError):
         return []
 

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from neurodyn.core.config import Config
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import JointPlace, JointSpec, StateSpec
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, notice
 
 Axes = Literal["world", "body"]
 Order = Literal["xyzw", "wxyz"]
@@ -29,7 +29,7 @@ _ORDERS: tuple[Order, ...] = ("xyzw", "wxyz")
 _AXES: tuple[Axes, ...] = ("world", "body")
 _NORM = 0.01
 _STILL = 0.05
-_MISFIT = 0.5
+_MISFIT, _ROUGH = 0.5, 0.2
 _SPAN = 12
 """Rows over which velocities are compared with a noisy pose."""
 
@@ -318,6 +318,13 @@ def _judge(
 ) -> None:  # fmt: skip
     judged = [_Reading.of(misfits, declared) for misfits in by_span]
     if any(one.fits for one in judged):
+        closest = min(judged, key=lambda one: one.misfit / max(one.speed, _STILL))
+        if closest.misfit > _ROUGH * max(closest.speed, _STILL):
+            notice(
+                f"{where}: the {what} of {joint!r} fits the differences of its pose only roughly (median misfit "
+                f"{closest.misfit:.2g} {unit} at {closest.speed:.2g} {unit}); check that the pose is that of the body, "
+                "not of a marker or sensor on it"
+            )
         return
     misfit, speed, best, least, beaten = judged[0]
     if beaten and least <= _MISFIT * speed:

@@ -246,7 +246,8 @@ def _collect(
     conversion.finish()
     if not conversion.episodes:
         raise InputError(
-            f"{files[0]}: every piece of the log is shorter than one frame of {spec.dt:g} s; log longer runs"
+            f"{files[0]}: every piece of the log is shorter than one frame of {spec.dt:g} s; log longer runs, or check "
+            "`time_unit` or `period`, and what is missing (`max_gap`, `missing`)"
         )
     labels, splits = _splits(conversion.episodes, survey, *choice)
     table = episode_table([label.length for label in labels], status=Status.LOG, split=splits)

@@ -185,8 +185,12 @@ class NpzSource(Source):
             moved = [replace(r, rows=slice(r.rows.start - begin, r.rows.stop - begin)) for r in group]
             yield LogPart(moved, series, begin)
 
+    def _split(self, reference: str) -> tuple[str, str | None]:
+        """Split a reference as `split_reference` does, unless an array has it as its name, such as "time [ms]"."""
+        return (reference, None) if reference in self._arrays.names else split_reference(reference)
+
     def _rows(self, reference: str) -> int:
-        name, _ = split_reference(reference)
+        name, _ = self._split(reference)
         shape = self._arrays.shape(name)
         if not shape or not shape[0]:
             raise InputError(f"{self.path}: array {reference!r} is empty; expected one value a row")
@@ -194,7 +198,7 @@ class NpzSource(Source):
 
     def _place(self, reference: str, rows: int) -> Place:
         """Split a reference, "array[index]" or "array", into array and column."""
-        name, key = split_reference(reference)
+        name, key = self._split(reference)
         shape, kind = self._arrays.shape(name), self._arrays.dtype(name)
         if kind.kind not in "fiub":
             raise InputError(f"{self.path}: array {name!r} holds {kind}; expected numbers")

@@ -170,7 +170,7 @@ def states(
     time, dt = run.time - run.time[0], spec.dt
     own = time if run.velocity_time is None else run.velocity_time - run.time[0]
     rows = _rows_at(time, grid, dt)
-    slopes = _slopes(run.q, time) if rows is None or (run.qd is None and not past) else np.empty(0)
+    slopes = slopes_of(run.q, time) if rows is None or (run.qd is None and not past) else np.empty(0)
     if rows is not None:
         q = run.q[rows]
     else:
@@ -261,8 +261,12 @@ def past_slopes(time: np.ndarray, value: np.ndarray, at: np.ndarray) -> np.ndarr
     return fitted[:, 1] / _PAST
 
 
-def _slopes(q: np.ndarray, time: np.ndarray) -> np.ndarray:
-    """Return time derivatives of the positions by central differences, second order at uneven steps."""
-    if len(time) < 3:
-        return np.repeat((q[1:] - q[:-1]) / (time[1] - time[0]), 2, axis=0)
-    return np.gradient(q, time, axis=0)
+def slopes_of(value: np.ndarray, time: np.ndarray) -> np.ndarray:
+    """Return time derivatives by differences along the first axis, second order also at uneven steps and both ends."""
+    return np.gradient(value, time, axis=0, edge_order=2) if len(time) > 2 else _chord(value, time)
+
+
+def _chord(value: np.ndarray, time: np.ndarray) -> np.ndarray:
+    """Return the slope between two rows, or zero for one, in each row."""
+    step = time[-1] - time[0]
+    return np.zeros_like(value) + (0.0 if step == 0.0 else (value[-1:] - value[:1]) / step)

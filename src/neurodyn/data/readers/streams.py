@@ -7,12 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from neurodyn.core.description.spec import StateSpec
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError, choices, notice
 from neurodyn.data.readers.column_map import READERS, Column, ColumnMap, LogFormat
-from neurodyn.data.readers.floating import check_quaternions, check_readings, continuous_signs, normalise, to_newton
+from neurodyn.data.readers.floating import (
+    check_quaternions,
+    check_readings,
+    continuous_signs,
+    make_continuous,
+    normalise,
+    to_newton,
+)
 from neurodyn.data.readers.raw import RawRun, selected
-from neurodyn.data.readers.resample import hermite
+from neurodyn.data.readers.resample import hermite, slopes_of
 from neurodyn.data.readers.sensor_columns import measured_names, read_measured
 from neurodyn.data.readers.source import ColumnSeries, LogPart, RunRows, Source
 
@@ -23,7 +30,7 @@ _KINDS = ("q", "qd", "control")
 class _Signals:
     """Coordinates of one kind on one clock: times [s], shape [N], and values in SI units, shape [N, coordinates].
 
-    `missing` holds times at which another stream lacks a value.
+    `missing` holds times at which a stream lacks a value; NaN stands where it cannot be interpolated.
     """
 
     time: np.ndarray
@@ -77,6 +84,8 @@ def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Lo
     given = {"q": columns.positions, "qd": columns.velocities, "control": columns.controls}[what]
     values = [_value(given[name], part, size, columns.missing == "gap", where) for name, size in sizes.items()]
     clocks = list({id(series.time): series.time for series in values}.values())
+    if what == "q" and len(clocks) > 1:
+        _join_signs(columns, dict(zip(sizes, values, strict=True)))
     if not clocks:
         time = next(iter(part.series.values())).time if part.series else np.zeros(0)
         return _Signals(time, np.zeros((len(time), 0)), np.zeros(0))
@@ -95,12 +104,26 @@ def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Lo
             f"{where}: the streams of {what} ({names}) have no time in common; valid: streams that run together, or "
             "`clock: log` where their headers have different clocks"
         )
-    resampled = [_resample(series, time, what) for series in values]
-    lost = [time[_in_gap(clock, time, columns.max_gap)] for clock in clocks]
-    return _Signals(time, np.stack(resampled, axis=1), np.unique(np.concatenate(lost)))
+    resampled = np.stack([_resample(series, time, what, columns.max_gap) for series in values], axis=1)
+    for series in {id(series.value): series for series in values}.values():
+        resampled[_in_hole(series, time, columns.max_gap)] = np.nan
+    lost = [series.time[~np.isfinite(series.value)] for series in values]
+    return _Signals(time, resampled, np.unique(np.concatenate(lost)))
 
 
-def _resample(series: ColumnSeries, time: np.ndarray, what: str) -> np.ndarray:
+def _join_signs(columns: ColumnMap, series: Mapping[str, ColumnSeries]) -> None:
+    """Make the signs of quaternions continuous, in place, before they are interpolated."""
+    for name, joint in columns.poses.items():
+        names = JointSpec(name=name, kind="free" if joint.position else "ball").q_names[-4:]
+        four = [series[one].value for one in names]
+        good = np.isfinite(four).all(axis=0) if len({len(value) for value in four}) == 1 else np.zeros(0, bool)
+        turns = np.stack([value[good] for value in four], axis=1) if good.any() else np.zeros((0, 4))
+        make_continuous(turns)
+        for value, turn in zip(four, turns.T, strict=True) if len(turns) else ():
+            value[good] = turn
+
+
+def _resample(series: ColumnSeries, time: np.ndarray, what: str, max_gap: float) -> np.ndarray:
     """Return a series at other times: held (control), linearly (qd) or cubically (q) interpolated."""
     good = np.isfinite(series.value)
     own, value = series.time[good], series.value[good]
@@ -110,13 +133,21 @@ def _resample(series: ColumnSeries, time: np.ndarray, what: str) -> np.ndarray:
         return value[np.clip(np.searchsorted(own, time, side="right") - 1, 0, len(own) - 1)]
     if what == "qd" or len(own) < 3:
         return np.interp(time, own, value)
-    return hermite(own, value[:, None], np.gradient(value, own)[:, None], time)[:, 0]
+    pieces = np.split(np.arange(len(own)), np.flatnonzero(np.diff(own) > max_gap) + 1)
+    slopes = np.concatenate([slopes_of(value[rows], own[rows]) for rows in pieces])
+    return hermite(own, value[:, None], slopes[:, None], time)[:, 0]
 
 
-def _in_gap(clock: np.ndarray, time: np.ndarray, max_gap: float) -> np.ndarray:
-    """Return a mask of the times inside a gap of another clock that is too long to interpolate."""
-    after = np.clip(np.searchsorted(clock, time), 1, max(1, len(clock) - 1))
-    return (clock[after] - clock[after - 1] > max_gap) & (time > clock[after - 1]) & (time < clock[after])
+def _in_hole(series: ColumnSeries, time: np.ndarray, max_gap: float) -> np.ndarray:
+    """Return a mask of the times between two values of a series that are too far apart, or miss one between them."""
+    good = np.isfinite(series.value)
+    own, lost = series.time[good], np.sort(series.time[~good])
+    if len(own) < 2:
+        return np.ones(len(time), bool)
+    after = np.clip(np.searchsorted(own, time), 1, len(own) - 1)
+    begin, end = own[after - 1], own[after]
+    broken = (end - begin > max_gap) | (np.searchsorted(lost, end) > np.searchsorted(lost, begin, side="right"))
+    return broken & (time > begin) & (time < end)
 
 
 def _value(column: Column, part: LogPart, size: float, gaps: bool, where: str) -> ColumnSeries:
@@ -159,7 +190,7 @@ def _check_motion(
     check_quaternions(columns.poses, spec, q.value, where)
     if len(q.time) < 2 or not columns.velocities:
         return
-    velocity = _on_clock(qd, q.time)
+    velocity = _on_clock(qd, q.time, columns.max_gap)
     steps = np.diff(q.time)
     starts = np.asarray([run.rows.start or 0 for run in part.runs], int)
     steps[starts[starts > 0] - 1] = np.nan
@@ -169,11 +200,14 @@ def _check_motion(
     check_readings(columns.poses, spec, q.value, velocity, steps, where)
 
 
-def _on_clock(signals: _Signals, time: np.ndarray) -> np.ndarray:
-    """Return signals linearly interpolated at other times, shape [N, coordinates]."""
+def _on_clock(signals: _Signals, time: np.ndarray, max_gap: float) -> np.ndarray:
+    """Return signals linearly interpolated at other times, shape [N, coordinates]; NaN where they have a gap."""
     if signals.time is time:
         return signals.value
-    return np.stack([np.interp(time, signals.time, column) for column in signals.value.T], axis=1)
+    values = np.stack([np.interp(time, signals.time, column) for column in signals.value.T], axis=1)
+    outside = (time < signals.time[0]) | (time > signals.time[-1])
+    values[outside | _in_hole(ColumnSeries(signals.time, signals.value.sum(axis=1)), time, max_gap)] = np.nan
+    return values
 
 
 def _cut(
@@ -186,7 +220,8 @@ def _cut(
     q, control = signals["q"], signals["control"] if columns.controls else None
     velocities = signals["qd"] if columns.velocities else None
     if columns.poses and velocities is not None and velocities.time is not q.time:
-        velocities = _Signals(q.time, _on_clock(velocities, q.time), velocities.missing)  # poses rotate them
+        moved = _on_clock(velocities, q.time, columns.max_gap)  # poses rotate them
+        velocities = _Signals(q.time, moved, velocities.missing)
     shared = [other for other in (velocities, control) if other is not None and other.time is q.time]
     kept = {
         id(s): _keep_rows(s, shared if s is q else [], run, first, where, _cure_of_times(columns))
@@ -217,7 +252,7 @@ def _cut(
     continuous_signs(spec, positions)
     if qd is not None:
         for name in columns.differentiated:
-            slopes = np.gradient(positions[:, spec.q_names.index(name)], q.time[rows])
+            slopes = slopes_of(positions[:, spec.q_names.index(name)], q.time[rows])
             own = slopes if velocity_time is None else np.interp(velocity_time, q.time[rows], slopes)
             qd[:, spec.qd_names.index(name)] = own
         to_newton(columns.poses, spec, positions, qd)
