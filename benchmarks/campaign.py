@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The campaign: broken inputs, kills, disk faults, pairs of writers, low memory, poisoned worlds, mistakes, robots.
+"""The campaign: broken inputs, kills, faults of disk and memory, poisoned worlds, mistakes, drawn robots and logs.
 
     OMP_NUM_THREADS=1 python benchmarks/campaign.py [--short] [--seed 0] [--log FILE.jsonl] [--json FILE]
 
 A run passes if the command ends with 0, or with 2 and one line, never a traceback, and if the target is complete; a
 mistake (_mistakes.py) is refused with a line that says where, what, and what would be valid (_refusals.py); a robot
 drawn as MJCF or URDF (_generated_robots.py) moves as its file does in plain MuJoCo, unless `init` names what differs,
-or refuses it in a line (_same_motion.py). Other runs are forks of this process, with everything imported: they take a
-fraction of a second. A run depends only on the seed, its kind and its number: --log keeps a line for each, and runs in
-it are not repeated; --number 17 --only broken repeats one, and --keep leaves its files.
+or refuses it in a line (_same_motion.py); a log drawn in a format and conventions (_generated_logs.py) comes back as
+the motion that it is of by its column map and by the drafted one, unless the output doubts it, or is refused in a line
+(_same_log.py). Other runs are forks of this process, with everything imported: they take a fraction of a second. A run
+depends only on the seed, its kind and its number: --log keeps a line for each, and runs in it are not repeated;
+--number 17 --only broken repeats one, and --keep leaves its files.
 Counts are those of the table in docs/reliability.md; --short is the form for continuous integration.
 """
 
@@ -37,6 +39,7 @@ from _faults import child, complaint, ended, files_end_at, memory_ends_after, wh
 from _generated_robots import drawn
 from _mistakes import Mistakes
 from _refusals import refused
+from _same_log import check_log
 from _same_motion import compare, named
 from neurodyn.cli.main import run
 from neurodyn.core.errors import InputError
@@ -53,12 +56,17 @@ FULL = {
     "poisoned": 35,
     "mistakes": 500,
     "robots": 2000,
+    "logs": 1000,
 }
-SHORT = {"broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15, "mistakes": 60, "robots": 24}
+SHORT = {
+    "broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15, "mistakes": 60, "robots": 24,
+    "logs": 30,
+}  # fmt: skip
 NAMES = {
     "broken": "broken inputs", "kills": "kills over ten verbs", "disk": "disk faults", "writers": "pairs of writers",
     "memory": "low-memory runs", "poisoned": "poisoned worlds",
     "mistakes": "mistakes of people", "robots": "drawn robots beside plain MuJoCo",
+    "logs": "drawn logs of known motions",
 }  # fmt: skip
 
 
@@ -233,6 +241,10 @@ class Campaign:
         except Exception as error:
             return file.suffix[1:], f"{type(error).__name__}: {error}"
         return file.suffix[1:], difference.what if difference.what and not named(difference) else None
+
+    def logs(self, number: int, place: Path) -> tuple[str, str | None]:
+        """Import a log that was drawn at random: it is the motion that was logged, or the output doubts it."""
+        return check_log(number, self.draw, place)
 
     def poisoned(self, number: int, place: Path) -> tuple[str, str | None]:
         """Poison one world of a roll-out: it is named with its frame, and the others stay bitwise equal."""

@@ -1,0 +1,588 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs drawn at random: a known motion in a format, order, clock, unit and convention, with its right column map.
+
+A log that no column map can express says why it has to be refused.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import h5py
+import numpy as np
+
+from _known_motion import CENTER, DT, KnownRun, Motion
+from neurodyn.data.readers.floating import rotate
+
+TABLES = ("csv", "jsonl", "npz")
+BAGS = ("mcap", "rosbag1", "rosbag2")
+FORMATS = (*TABLES, "csv", *BAGS, "mujoco", "robomimic", "lerobot", "lerobot2", "other")
+UNITS = {
+    "rad": {"": 1.0, "deg": np.pi / 180, "rev": 2 * np.pi, "mrad": 1e-3},
+    "m": {"": 1.0, "mm": 1e-3, "cm": 1e-2},
+    "rad/s": {"": 1.0, "deg/s": np.pi / 180, "rpm": np.pi / 30},
+    "m/s": {"": 1.0, "mm/s": 1e-3, "cm/s": 1e-2},
+    "N m": {"": 1.0, "mN m": 1e-3, "N cm": 1e-2},
+    "N": {"": 1.0, "mN": 1e-3},
+}
+_CLOCKS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+@dataclass
+class Stream:
+    """Columns on one clock: times since the motion's zero [s], and values by column."""
+
+    time: np.ndarray
+    columns: dict[str, np.ndarray] = field(default_factory=dict)
+
+
+@dataclass
+class DrawnLog:
+    """Files, the column map that reads them rightly, and what they hold; `refused`: why no map can."""
+
+    files: list[Path]
+    tree: dict[str, Any]
+    runs: list[KnownRun]
+    what: list[str]
+    refused: str = ""
+    units_told: bool = True
+
+
+class _Drawing:
+    """One log that is being drawn."""
+
+    def __init__(self, kind: str, draw: Random, folder: Path) -> None:
+        self.kind, self.draw, self.folder = kind, draw, folder
+        self.rng = np.random.default_rng(draw.getrandbits(32))
+        self.what: list[str] = [kind]
+        self.refused = ""
+        self.tree: dict[str, Any] = {}
+        self.factors: dict[str, tuple[float, float]] = {}
+        self.blind: list[tuple[float, float]] = []
+
+    def chance(self, share: float, word: str = "") -> bool:
+        """Draw a yes or no; a yes is said."""
+        yes = self.draw.random() < share
+        if yes and word:
+            self.what.append(word)
+        return yes
+
+    def clock(self, seconds: float, step: float, begin: float = 0.0, *, uneven: bool = True) -> np.ndarray:
+        """Draw the times of a stream's rows from a time on [s]."""
+        time = begin + step * np.arange(round(seconds / step) + 1)
+        if uneven and self.chance(0.25, "uneven"):
+            time[1:-1] += self.rng.uniform(-0.3, 0.3, len(time) - 2) * step
+        if uneven and self.chance(0.2, "lost rows"):
+            time = time[self.rng.random(len(time)) > 0.05]
+        if uneven and self.chance(0.15, "pause"):
+            hole = begin + self.draw.uniform(0.3, 0.6) * seconds
+            time = time[(time < hole) | (time > hole + 0.35)]
+        self._note_pauses(time)
+        return time
+
+    def _note_pauses(self, time: np.ndarray) -> None:
+        for row in np.flatnonzero(np.diff(time) > 0.1):
+            self.blind.append((float(time[row]), float(time[row + 1])))
+
+    def column(self, name: str, unit: str, *, plain: bool = False) -> dict[str, Any]:
+        """Draw how a quantity is written; its entry of the map."""
+        entry: dict[str, Any] = {"column": name}
+        chosen = "" if plain else self.draw.choice(list(UNITS[unit]))
+        size, offset = UNITS[unit][chosen], 0.0
+        if chosen:
+            entry["unit"] = chosen
+        if not plain and self.draw.random() < 0.2:
+            entry["sign"] = -1
+            size = -size
+        if not plain and self.draw.random() < 0.2:
+            entry["scale"] = self.draw.choice((0.5, 9.0, 0.01))
+            size *= entry["scale"]
+        if not plain and self.draw.random() < 0.2:
+            offset = entry["offset"] = self.draw.choice((-35.0, 0.25, 2.0))
+        self.factors[name] = (size, offset)
+        return entry
+
+    def raw(self, name: str, values: np.ndarray) -> np.ndarray:
+        """Return what a column says of values in SI units."""
+        size, offset = self.factors[name]
+        return values / size - offset
+
+
+def _units_of(motion: Motion) -> list[tuple[str, str, str]]:
+    return [("m", "m/s", "N") if p else ("rad", "rad/s", "N m") for p in motion.prismatic]
+
+
+def drawn_log(number: int, kind: str, draw: Random, folder: Path) -> DrawnLog:
+    """Draw the log of a robot of a kind into a folder; `number` chooses the format."""
+    form = FORMATS[number % len(FORMATS)]
+    if form in ("lerobot", "lerobot2") and kind == "body":
+        form = "csv"
+    drawing = _Drawing(kind, draw, folder)
+    drawing.what.insert(0, form)
+    write: Callable[[_Drawing, str], DrawnLog] = {
+        **dict.fromkeys(TABLES, _table), **dict.fromkeys(BAGS, _bag), "mujoco": _mujoco, "robomimic": _robomimic,
+        "lerobot": _lerobot, "lerobot2": _lerobot, "other": _other,
+    }[form]  # fmt: skip
+    log = write(drawing, form)
+    log.what, log.refused = drawing.what, log.refused or drawing.refused
+    return log
+
+
+# ---- tables
+
+
+def _table(d: _Drawing, form: str) -> DrawnLog:
+    motion = Motion(d.kind, d.draw)
+    names, values = _table_columns(d, motion, form)
+    step = d.draw.choice((DT, DT, DT / 2, DT / 4, 0.013))
+    files, runs = d.draw.choice((1, 1, 1, 2, 3)), []
+    inside = form != "npz" and files == 1 and d.chance(0.2, "episodes in a column")
+    clock = d.draw.choice(list(_CLOCKS))
+    stamped = d.draw.random() < 0.85
+    if clock != "s" and stamped:
+        d.tree["time_unit"] = clock
+        d.what.append(clock)
+    origin = d.draw.choice((0.0, 12.5, 1.7e9)) if stamped else 0.0
+    stamp = d.draw.choice(("t", "time", "timestamp", f"t_{clock}", f"time [{clock}]"))
+    d.tree |= {"time": stamp} if stamped else {"period": step}
+    count = d.draw.choice((2, 3)) if inside else files
+    if form == "csv" and (mark := d.draw.choice((",", ",", ";", "\t"))) != ",":
+        d.tree["delimiter"] = mark
+    differentiated = "" if isinstance(d.tree["qd"], dict) else d.tree.get("velocity", "central")
+    tables = []
+    gapped = d.chance(0.25, "missing values")
+    for _ in range(count):
+        run_motion = motion if not tables else _other_phase(motion, d)
+        d.blind = []
+        time = d.clock(d.draw.uniform(2.0, 3.5), step, uneven=stamped)
+        columns = {name: np.asarray(make(run_motion, time), float) for name, make in values.items()}
+        if gapped:
+            _blank(d, columns, time, [n for n in names if n in columns])
+        time_rows = time
+        if stamped and d.chance(0.1, "repeated rows"):
+            again = np.sort(np.concatenate([np.arange(len(time)), d.rng.integers(1, len(time), 5)]))
+            columns, time_rows = {n: v[again] for n, v in columns.items()}, time[again]
+        tables.append((time_rows, columns))
+        rounding = 4e-16 * (origin + 5.0)
+        runs.append(KnownRun(run_motion, dict.fromkeys(("q", "qd", "control"), time), list(d.blind), rounding))
+        runs[-1].differentiated = {"": 0.0, "central": DT, "past": 0.02}[differentiated]
+        runs[-1].per_joint = (
+            tuple(n for n, c in d.tree["qd"].items() if c == "differentiate") if not differentiated else ()
+        )
+        if runs[-1].per_joint:
+            runs[-1].differentiated = 0.0
+    if gapped:
+        d.tree["missing"] = "gap"
+    if inside:
+        d.tree["episodes"] = "run"
+        reset = d.draw.random() < 0.5
+        d.what += ["clock reset"] if reset else []
+        tables = [_joined(tables, reset)]
+    order = list(tables[0][1])
+    d.draw.shuffle(order)
+    written = []
+    for k, (time, columns) in enumerate(tables):
+        columns = {name: columns[name] for name in order}
+        if stamped:
+            stamps = (time + origin) / _CLOCKS[clock]
+            whole = clock in ("us", "ns")
+            columns[stamp] = np.round(stamps).astype(np.int64) if whole else stamps
+        written.append(_WRITERS[form](d, d.folder / f"log{k}", columns))
+        for run in runs if inside else [runs[k]]:
+            run.rounding += (
+                {"us": 1e-6, "ms": 0.0, "s": 0.0, "ns": 3e-7 if origin > 1e6 else 1e-9}[clock] if stamped else 0
+            )
+    return DrawnLog(written, {"format": form} | d.tree, runs, d.what)
+
+
+def _joined(tables: list, reset: bool) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    moved, at = [], 0.0
+    for time, _ in tables:
+        moved.append(time if reset else time + at)
+        at += time[-1] + 0.7
+    runs = np.concatenate([np.full(len(time), k) for k, (time, _) in enumerate(tables)])
+    joined = {name: np.concatenate([columns[name] for _, columns in tables]) for name in tables[0][1]}
+    return np.concatenate(moved), joined | {"run": runs}
+
+
+def _other_phase(motion: Motion, d: _Drawing) -> Motion:
+    return Motion(motion.kind, d.draw)
+
+
+def _blank(d: _Drawing, columns: dict[str, np.ndarray], time: np.ndarray, names: list[str]) -> None:
+    """Take away the values of some columns for a while."""
+    begin = d.draw.uniform(0.2, 0.7) * time[-1]
+    rows = np.flatnonzero((time > begin) & (time < begin + d.draw.choice((0.03, 0.3))))
+    if not len(rows) or rows[0] == 0 or rows[-1] == len(time) - 1:
+        return
+    for name in d.draw.sample(names, d.draw.randint(1, len(names))):
+        columns[name][rows] = np.nan
+    d.blind.append((float(time[rows[0] - 1]), float(time[rows[-1] + 1])))
+
+
+Values = dict[str, Callable[[Motion, np.ndarray], np.ndarray]]
+
+
+def _table_columns(d: _Drawing, motion: Motion, form: str) -> tuple[list[str], Values]:
+    """Draw the columns of a table; the names of those that the map reads, and how each follows from a motion."""
+    style = d.draw.choice(("{j}_{w}", "{w}_{j}", "{j}.{w}", "{w}.{j}"))
+    words = d.draw.choice((("pos", "vel", "effort"), ("q", "dq", "tau"), ("position", "velocity", "torque")))
+    arrays = form == "npz" and d.draw.random() < 0.6
+    entries: dict[str, dict[str, Any]] = {"q": {}, "qd": {}, "control": {}}
+    values: Values = {}
+    relative = len(motion.joints) > 1 and motion.kind == "arm" and d.chance(0.15, "absolute angles")
+    order = list(range(len(motion.joints)))
+    d.draw.shuffle(order)
+    for at, k in enumerate(order):
+        name, units = motion.joints[k], _units_of(motion)[k]
+        for what, word, unit in zip(entries, words, units, strict=True):
+            if what == "control" and name not in motion.driven:
+                continue
+            column = f"{word}[{at}]" if arrays and what != "control" else style.format(j=name, w=word)
+            entry = d.column(column, unit)
+            if (
+                what == "q"
+                and "offset" not in entry
+                and entry.get("scale") is None
+                and motion.kind != "arm"
+                and name == "pole"
+                and d.chance(0.3, "wrapped")
+            ):
+                entry["wrapped"] = True
+            entries[what][name] = entry
+            values[column] = _of_joint(d, what, k, name, column, entry.get("wrapped", False))
+    if relative:
+        _make_absolute(d, motion, entries, values)
+    if d.chance(0.2, "two torques"):
+        name = motion.driven[0]
+        column = entries["control"][name]["column"]
+        whole = values[column]
+        values[f"{column}_ff"] = lambda m, t: 0.3 * whole(m, t)
+        values[column] = lambda m, t: 0.7 * whole(m, t)
+        entries["control"][name]["column"] = [column, f"{column}_ff"]
+    d.tree |= entries
+    _free_columns(d, motion, form, values)
+    if not motion.free and d.chance(0.2, "no velocities"):
+        d.tree["qd"] = "differentiate"
+        d.tree |= {"velocity": "past"} if d.draw.random() < 0.5 else {}
+    elif motion.kind == "arm" and not relative and d.chance(0.15, "finger without velocity"):
+        d.tree["qd"]["finger"] = "differentiate"
+    for name in ("temperature_1", "battery_V", "raw_counts"):
+        if d.draw.random() < 0.3:
+            values[name] = lambda m, t: 20.0 + np.sin(t)
+    listed = [entry["column"] for part in ("q", "qd", "control") for entry in _entries(d.tree[part])]
+    base = d.tree.get("floating", {}).get("base", {})
+    listed += [base[part] for part in ("position", "quaternion", "linear_velocity", "angular_velocity") if part in base]
+    named = {name for one in listed for name in ([one] if isinstance(one, str) else one)}
+    return [name for name in values if name in named or name.partition("[")[0] in named], values
+
+
+def _entries(part: Any) -> list[dict[str, Any]]:
+    return [one for one in part.values() if isinstance(one, dict)] if isinstance(part, dict) else []
+
+
+def _of_joint(d: _Drawing, what: str, k: int, name: str, column: str, wrapped: bool) -> Callable:
+    def make(motion: Motion, t: np.ndarray) -> np.ndarray:
+        if what == "q":
+            own = motion.q(t)[:, k + (7 if motion.free else 0)]
+            own = (own + np.pi) % (2 * np.pi) - np.pi if wrapped else own
+        elif what == "qd":
+            own = motion.qd(t)[:, k + (6 if motion.free else 0)]
+        else:
+            own = motion.torque(t)[:, motion.driven.index(name)]
+        return d.raw(column, own)
+
+    return make
+
+
+def _make_absolute(d: _Drawing, motion: Motion, entries: dict, values: Values) -> None:
+    """Log the elbow's angle and velocity as those of its link."""
+    for what in ("q", "qd"):
+        upper, lower = entries[what]["shoulder"], entries[what]["elbow"]
+        for name in ("sign", "scale", "offset", "unit"):
+            upper.pop(name, None), lower.pop(name, None)
+        for one in (upper, lower):
+            d.factors[one["column"]] = (1.0, 0.0)
+        first, own = values[upper["column"]], values[lower["column"]]
+        values[lower["column"]] = lambda m, t, a=first, b=own: a(m, t) + b(m, t)
+        lower["minus"] = upper["column"]
+
+
+def _free_columns(d: _Drawing, motion: Motion, form: str, values: Values) -> None:
+    """Draw the columns of a floating base."""
+    if not motion.free:
+        return
+    array = form == "npz" and d.draw.random() < 0.5
+    parts = {"position": ("p", "xyz"), "quaternion": ("quat", "xyzw"), "linear_velocity": ("v", "xyz"),
+             "angular_velocity": ("w", "xyz")}  # fmt: skip
+    order = d.draw.choice(("xyzw", "wxyz"))
+    base: dict[str, Any] = {"order": order, "angular_axes": d.draw.choice(("world", "body")),
+                            "linear_axes": d.draw.choice(("world", "body")),
+                            "linear_of": d.draw.choice(("origin", "center_of_mass"))}  # fmt: skip
+    d.what += [base["order"], f"{base['angular_axes']} spin", f"{base['linear_axes']} speed of {base['linear_of']}"]
+    units = {"position": ("position_unit", "m"), "linear_velocity": ("linear_unit", "m/s"),
+             "angular_velocity": ("angular_unit", "rad/s")}  # fmt: skip
+    flips = d.chance(0.3, "flipping signs")
+    for part, (letter, axes) in parts.items():
+        axes = order if part == "quaternion" else axes
+        named = [f"{letter}[{k}]" for k in range(len(axes))] if array else [f"base_{letter}{axis}" for axis in axes]
+        base[part] = letter if array else named
+        size = 1.0
+        if part in units and d.draw.random() < 0.3:
+            key, unit = units[part]
+            base[key] = d.draw.choice([u for u in UNITS[unit] if u])
+            size = UNITS[unit][base[key]]
+        for k, name in enumerate(named):
+            values[name] = _of_base(part, k, size, dict(base), flips)
+    if d.chance(0.15, "poses alone"):
+        for name in ("linear_velocity", "angular_velocity", "angular_axes", "linear_unit", "angular_unit"):
+            base.pop(name, None)
+        d.tree["qd"] = "differentiate"
+        base.pop("linear_axes"), base.pop("linear_of")
+    d.tree["floating"] = {"base": base}
+
+
+def _of_base(part: str, k: int, size: float, base: dict, flips: bool) -> Callable:
+    return lambda m, t: base_reading(m, t, part, base, flips)[:, k] / size
+
+
+def base_reading(m: Motion, t: np.ndarray, part: str, base: dict, flips: bool = False) -> np.ndarray:
+    """Return the pose or velocity of the base in a convention, shape [T, 3 or 4]."""
+    position, turn = m.pose(t)
+    back = turn * np.array([-1, -1, -1, 1.0])
+    if part == "position":
+        return position
+    if part == "quaternion":
+        signs = np.where(np.sin(40 * t) < 0, -1.0, 1.0)[:, None] if flips else 1.0
+        return (turn if base["order"] == "xyzw" else np.roll(turn, 1, axis=1)) * signs
+    linear, spin = m.twist(t)
+    if part == "angular_velocity":
+        return spin if base["angular_axes"] == "world" else rotate(back, spin)
+    if base["linear_of"] == "center_of_mass":
+        linear = linear + np.cross(spin, rotate(turn, np.tile(CENTER, (len(t), 1))))
+    return linear if base["linear_axes"] == "world" else rotate(back, linear)
+
+
+def _write_csv(d: _Drawing, path: Path, columns: dict[str, np.ndarray]) -> Path:
+    mark = d.tree.get("delimiter", ",")
+    empty = d.draw.choice(("", "nan", "NaN"))
+    texts = {n: [repr(x) if np.isfinite(x) else empty for x in v.tolist()] for n, v in columns.items()}
+    head = "# recorded\n" if d.draw.random() < 0.2 else ""
+    end = d.draw.choice(("\n", "\r\n"))
+    rows = [mark.join(texts), *(mark.join(row) for row in zip(*texts.values(), strict=True))]
+    bom = "\ufeff" if d.draw.random() < 0.1 else ""
+    path = path.with_suffix(".csv")
+    path.write_bytes((bom + head + end.join(rows) + end).encode())
+    return path
+
+
+def _write_jsonl(d: _Drawing, path: Path, columns: dict[str, np.ndarray]) -> Path:
+    omit = d.draw.random() < 0.5
+    lines = []
+    for row in range(len(next(iter(columns.values())))):
+        tree: dict[str, Any] = {}
+        for name, values in columns.items():
+            value = values[row].item()
+            if isinstance(value, float) and not np.isfinite(value):
+                if omit:
+                    continue
+                value = None
+            first, dot, rest = name.partition(".")
+            if dot:
+                tree.setdefault(first, {})[rest] = value
+            else:
+                tree[name] = value
+        lines.append(json.dumps(tree))
+    path = path.with_suffix(".jsonl")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def _write_npz(d: _Drawing, path: Path, columns: dict[str, np.ndarray]) -> Path:
+    arrays: dict[str, dict[int, np.ndarray]] = {}
+    for name, values in columns.items():
+        array, _, rest = name.partition("[")
+        if rest[:-1].isdecimal():
+            arrays.setdefault(array, {})[int(rest[:-1])] = values
+        else:
+            arrays.setdefault(name, {})[-1] = values
+    ready = {n: (v[-1] if -1 in v else np.stack([v[k] for k in sorted(v)], 1)) for n, v in arrays.items()}
+    path = path.with_suffix(".npz")
+    np.savez(path, **ready)
+    return path
+
+
+_WRITERS = {"csv": _write_csv, "jsonl": _write_jsonl, "npz": _write_npz}
+
+# ---- MuJoCo, Isaac Lab, LeRobot
+
+
+def _mujoco(d: _Drawing, form: str) -> DrawnLog:
+    step = d.draw.choice((DT, DT / 2, DT / 4))
+    many = d.draw.choice((0, 0, 2))
+    rows, runs, blocks = round(d.draw.uniform(2, 3) / step), [], []
+    for _ in range(max(1, many)):
+        motion = Motion(d.kind, d.draw)
+        time = step * np.arange(rows)
+        qpos, qvel = motion.q(time), motion.qd(time)
+        if motion.free:
+            linear, spin = motion.twist(time)
+            turn = motion.pose(time)[1]
+            qpos[:, 3:7] = np.roll(turn, 1, axis=1)
+            qvel[:, :3], qvel[:, 3:6] = linear, rotate(turn * [-1, -1, -1, 1.0], spin)
+        blocks.append((time + d.draw.choice((0.0, 7.5)), qpos, qvel, motion.torque(time)))
+        runs.append(KnownRun(motion, dict.fromkeys(("q", "qd", "control"), time)))
+    time, qpos, qvel, ctrl = (np.stack(part) if many else part[0] for part in zip(*blocks, strict=True))
+    arrays = {"qpos": qpos, "qvel": qvel, "ctrl": ctrl}
+    if d.draw.random() < 0.5:
+        arrays["ctrl"] = ctrl[..., :-1, :]
+    d.tree["format"] = "mujoco"
+    clock = d.draw.choice(("time", "timestep", "period"))
+    d.what.append(clock)
+    if clock == "time":
+        arrays["time"] = time
+    elif clock == "timestep":
+        arrays["timestep"] = np.array(step)
+    else:
+        d.tree["period"] = step
+    path = d.folder / "states.npz"
+    np.savez(path, **arrays)
+    motion = runs[0].motion
+    skip, rates = (7, 6) if motion.free else (0, 0)
+    d.tree |= {
+        "q": {n: {"column": f"qpos[{k + skip}]"} for k, n in enumerate(motion.joints)},
+        "qd": {n: {"column": f"qvel[{k + rates}]"} for k, n in enumerate(motion.joints)},
+        "control": {n: {"column": f"ctrl[{k}]"} for k, n in enumerate(motion.driven)},
+    }
+    if motion.free:
+        d.tree["floating"] = {"base": {
+            "position": [f"qpos[{k}]" for k in range(3)], "quaternion": [f"qpos[{k}]" for k in range(3, 7)],
+            "order": "wxyz", "linear_velocity": [f"qvel[{k}]" for k in range(3)], "linear_of": "origin",
+            "angular_velocity": [f"qvel[{k}]" for k in range(3, 6)], "angular_axes": "body",
+        }}  # fmt: skip
+    return DrawnLog([path], d.tree, runs, d.what)
+
+
+def _robomimic(d: _Drawing, form: str) -> DrawnLog:
+    path, runs = d.folder / "demos.hdf5", []
+    step = d.draw.choice((DT, DT / 2))
+    after = d.chance(0.5, "states after the step")
+    first = after and d.draw.random() < 0.7
+    order = list(range(len(Motion(d.kind, Random(0)).joints)))
+    d.draw.shuffle(order)
+    free = d.kind == "body"
+    robot = "articulation/robot"
+    place = f"states/{robot}/" if after else "obs/"
+    names = ("joint_position", "joint_velocity") if after else ("joint_pos", "joint_vel")
+    with h5py.File(path, "w") as file:
+        data = file.create_group("data")
+        known = d.chance(0.7)
+        settings = {"sim_args": {"dt": step / 4, "decimation": 4}}
+        data.attrs["env_args"] = json.dumps(settings if known else {"env_name": "Mine"})
+        for number in range(d.draw.choice((1, 2, 11))):
+            motion, rows = Motion(d.kind, d.draw), round(d.draw.uniform(1.5, 2.5) / step)
+            whole = step * np.arange(rows + 1)
+            time = whole[1:] if after else whole[:-1]
+            demo = data.create_group(f"demo_{number}")
+            demo.attrs["num_samples"] = rows
+            demo["actions"] = motion.torque(whole[:-1])
+            skip, rates = (7, 6) if free else (0, 0)
+            for where, at in ((place, time), *([(f"initial_state/{robot}/", whole[:1])] if first else [])):
+                demo[where + names[0]] = motion.q(at)[:, skip:][:, order]
+                demo[where + names[1]] = motion.qd(at)[:, rates:][:, order]
+                if free:
+                    demo[where + "root_pose"] = np.concatenate(
+                        [motion.pose(at)[0], np.roll(motion.pose(at)[1], 1, axis=1)], 1
+                    )
+                    demo[where + "root_velocity"] = motion.qd(at)[:, :6]
+            clock = whole if first else time
+            runs.append(KnownRun(motion, {"q": clock, "qd": clock, "control": whole[:-1]}))
+    joints, driven = runs[0].motion.joints, runs[0].motion.driven
+    d.tree |= {"format": "robomimic", **({} if known else {"period": step})}
+    d.tree["q"] = {joints[k]: {"column": f"{place}{names[0]}[{at}]"} for at, k in enumerate(order)}
+    d.tree["qd"] = {joints[k]: {"column": f"{place}{names[1]}[{at}]"} for at, k in enumerate(order)}
+    d.tree["control"] = {n: {"column": f"actions[{k}]"} for k, n in enumerate(driven)}
+    if free:
+        d.tree["floating"] = {"base": {
+            "position": [f"{place}root_pose[{k}]" for k in range(3)],
+            "quaternion": [f"{place}root_pose[{k}]" for k in range(3, 7)], "order": "wxyz",
+            "linear_velocity": [f"{place}root_velocity[{k}]" for k in range(3)],
+            "angular_velocity": [f"{place}root_velocity[{k}]" for k in range(3, 6)], "angular_axes": "world",
+        }}  # fmt: skip
+    return DrawnLog([path], d.tree, runs, d.what)
+
+
+def _lerobot(d: _Drawing, form: str) -> DrawnLog:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    old, folder = form == "lerobot2", d.folder / "set"
+    (folder / "meta").mkdir(parents=True)
+    fps = d.draw.choice((50, 100, 200))
+    step = 1 / fps
+    motion = Motion(d.kind, d.draw)
+    joints, driven = list(motion.joints), list(motion.driven)
+    order = d.draw.sample(range(len(joints)), len(joints))
+    degrees = d.chance(0.4, "degrees")
+    size = np.where(np.array(motion.prismatic) | (not degrees), 1.0, np.pi / 180)
+    speeds = d.chance(0.5, "velocities in the state")
+    state = [f"{joints[k]}.pos" for k in order] + ([f"{joints[k]}.vel" for k in order] if speeds else [])
+    grouped = d.draw.random() < 0.3
+    named = {"motors": state} if grouped else state
+    info: dict[str, Any] = {
+        "codebase_version": "v2.1" if old else "v3.0", "fps": fps, "robot_type": d.kind, "features": {
+            "observation.state": {"dtype": "float32", "shape": [len(state)], "names": named},
+            "action": {"dtype": "float32", "shape": [len(driven)], "names": [f"{n}.effort" for n in driven]},
+        },
+    }  # fmt: skip
+    rows, lines, runs = [], [], []
+    for number in range(d.draw.choice((1, 2, 4))):
+        motion, count = Motion(d.kind, d.draw), round(d.draw.uniform(1.5, 2.5) / step)
+        time = step * np.arange(count)
+        q, qd = motion.q(time) / size, motion.qd(time) / size
+        values = np.concatenate([q[:, order], *([qd[:, order]] if speeds else [])], 1).astype(np.float32)
+        table = {
+            "observation.state": pa.array(values.tolist(), pa.list_(pa.float32())),
+            "action": pa.array(motion.torque(time).astype(np.float32).tolist(), pa.list_(pa.float32())),
+            "timestamp": time.astype(np.float32), "frame_index": np.arange(count),
+            "episode_index": np.full(count, number),
+        }  # fmt: skip
+        runs.append(KnownRun(motion, dict.fromkeys(("q", "qd", "control"), time)))
+        if not speeds:
+            runs[-1].differentiated = DT
+        rows.append(pa.table(table))
+        lines.append({"episode_index": number, "length": count, "data/chunk_index": 0, "data/file_index": 0})
+        if old:
+            (folder / "data/chunk-000").mkdir(parents=True, exist_ok=True)
+            pq.write_table(rows[-1], folder / f"data/chunk-000/episode_{number:06d}.parquet")
+    (folder / "meta/info.json").write_text(json.dumps(info))
+    if old:
+        (folder / "meta/episodes.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    else:
+        (folder / "data/chunk-000").mkdir(parents=True)
+        pq.write_table(pa.concat_tables(rows), folder / "data/chunk-000/file-000.parquet")
+        (folder / "meta/episodes/chunk-000").mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(lines), folder / "meta/episodes/chunk-000/file-000.parquet")
+    units = [{"unit": "deg"} if s != 1.0 else {} for s in size]
+    rates = [{"unit": "deg/s"} if s != 1.0 else {} for s in size]
+    d.tree |= {"format": "lerobot", "qd": "differentiate"}
+    d.tree["q"] = {n: {"column": f"observation.state[{n}.pos]", **u} for n, u in zip(joints, units, strict=True)}
+    if speeds:
+        d.tree["qd"] = {n: {"column": f"observation.state[{n}.vel]", **u} for n, u in zip(joints, rates, strict=True)}
+    d.tree["control"] = {n: {"column": f"action[{n}.effort]"} for n in driven}
+    return DrawnLog([folder], d.tree, runs, d.what)
+
+
+def _bag(d: _Drawing, form: str) -> DrawnLog:
+    from _generated_bags import draw_bag
+
+    return draw_bag(d, form)
+
+
+def _other(d: _Drawing, form: str) -> DrawnLog:
+    from _generated_bags import draw_other
+
+    return draw_other(d)
