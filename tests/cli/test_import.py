@@ -4,6 +4,7 @@
 import dataclasses
 import json
 
+import h5py
 import msgspec
 import numpy as np
 import pytest
@@ -101,6 +102,7 @@ def test_split_and_alignment_can_be_given(log, tmp_path):
         (["import", "LOG", "--out", "OUT"], "no robot is named for the logs; valid: --robot ROBOT, or --reader MAP"),
         (["import", "LOG", "--robot", "cartpole", "--out", "OUT"], "has no column that is named as the position of"),
         (["inspect", "MAP"], "is no log of a known format; valid: an npz file"),
+        (["inspect", "PLAIN", "--robot", "cartpole"], "an HDF5 file, but no trajectory store; expected one written"),
         (["export", "OUT.h5"], "say in which format with --to; valid: lerobot, mcap"),
         (
             ["export", "OUT", "--to", "bag"],
@@ -109,7 +111,9 @@ def test_split_and_alignment_can_be_given(log, tmp_path):
     ],
 )
 def test_bad_input_is_one_line_and_code_2(log, tmp_path, capsys, arguments, message):
-    places = {"LOG": log, "OUT": tmp_path / "out.h5", "MAP": tmp_path / "map.yaml"}
+    with h5py.File(tmp_path / "plain.h5", "w") as file:
+        file["readings"] = [0.0, 1.0]
+    places = {"LOG": log, "OUT": tmp_path / "out.h5", "MAP": tmp_path / "map.yaml", "PLAIN": tmp_path / "plain.h5"}
     assert run([str(places.get(word, word)) for word in arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
