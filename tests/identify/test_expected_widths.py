@@ -18,8 +18,9 @@ def widths(information: Tensor, deviations: list[float], moved: list[float] | No
         information=information.double(), deviations=torch.tensor(deviations).double(), variance=1.0,
         moved=None if moved is None else torch.tensor(moved).double(), bound=torch.zeros(n, dtype=torch.bool),
     )  # fmt: skip
+    unseen = more.pop("unseen", None)
     analysis.__dict__.update(more)
-    return ExpectedWidths(analysis, lambda seconds: (1.0, 1.0))
+    return ExpectedWidths(analysis, lambda seconds: (1.0, 1.0), unseen)
 
 
 def told(*values: float) -> Tensor:
@@ -49,6 +50,14 @@ def test_what_is_only_told_together_does_not_narrow():
     assert one.then(1e4 * both.double(), 60.0).tolist() == pytest.approx([0.5**0.5] * 2, rel=1e-3)
     assert one.rival(0, 1e4 * both.double(), 60.0) == 1
     assert one.rival(0, told(1e4, 0.0), 60.0) is None
+
+
+def test_what_fits_ignore_is_not_promised():
+    """Logs are said to tell nothing of the common scale of masses and torques, whatever an engine sees of it."""
+    scale = torch.tensor([1.0, 1.0]).double()
+    one = widths(torch.zeros(2, 2), [1.0, 1.0], unseen=scale)
+    then = one.then(told(1e6, 1e6), 60.0)
+    assert then.tolist() == pytest.approx([0.5**0.5] * 2, rel=1e-3)  # only their difference is told
 
 
 def test_quantities_at_a_bound_are_left_out():

@@ -147,7 +147,7 @@ class _MotionSearch:
         self.fitted, self.samples = values, drawn
         self.pose = self._pose()
         self.clearance, self.unchecked = self._clearance()
-        self.widths = ExpectedWidths(analysis, fitting.shares_with)
+        self.widths = ExpectedWidths(analysis, fitting.shares_with, fitting.space.unseen(x))
 
     def run(self, out: Path) -> NextMotion:
         """Search parts for the widest interval that they halve, and write those that are safe in the posterior."""

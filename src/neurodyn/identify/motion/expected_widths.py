@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.identify.fit.intervals import Identifiability
+from neurodyn.identify.fit.least_squares import forgetting
 
 HALF = 0.5
 _AIM = 0.4
@@ -51,14 +52,17 @@ class ExpectedWidths:
         floor: The part of them that is not noise, shape [n].
     """
 
-    def __init__(self, analysis: Identifiability, shares: Callable[[float], tuple[float, float]]) -> None:
+    def __init__(
+        self, analysis: Identifiability, shares: Callable[[float], tuple[float, float]], unseen: Tensor | None = None
+    ) -> None:
         """Prepare the widths.
 
         Args:
             analysis: Identifiability of the coordinates from the logs so far.
             shares: Returns the shares of the logs and of a further one of some seconds that a fit to both sees.
+            unseen: Direction of which fits ignore what logs say, shape [n]; None for none.
         """
-        self._shares, self._variance = shares, analysis.variance
+        self._shares, self._variance, self._unseen = shares, analysis.variance, unseen
         told = torch.nan_to_num(analysis.deviations, posinf=1.0).clamp(max=1.0)
         self.floor = torch.zeros_like(told) if analysis.moved is None else torch.minimum(analysis.moved, told)
         self._noisy = (told.square() - self.floor.square()).clamp_min(0.0).sqrt()
@@ -120,6 +124,9 @@ class ExpectedWidths:
 
     def _with(self, gained: Tensor, seconds: float) -> Tensor:
         own, further = self._shares(seconds)
+        if self._unseen is not None:
+            only = forgetting(gained, self._unseen)
+            gained = only @ gained @ only.mT
         return own * self._known + further * gained * self._free[:, None] * self._free
 
     def _covariance(self, known: Tensor) -> Tensor:
