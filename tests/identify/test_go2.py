@@ -28,8 +28,7 @@ controller: {kp: 20.0, kd: 1.5}
 BRIEF = """
 stages: [{seconds: 0.05, windows: 150, iterations: 5}, {seconds: 0.2, windows: 60, iterations: 4}]
 untouched: {seconds: 0.5, windows: 30, iterations: 5}
-screen: 40
-screen_iterations: 2
+structures: false
 rollouts_each: 20
 proposals: 0
 reference_steps: 0
