@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import pytest
 
 from neurodyn.cluster import Cluster
-from neurodyn.cluster.connection import connected
+from neurodyn.cluster.connection import connect
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     pytest.importorskip("ray", reason="the extra `cluster` is not installed")
-    with connected("local", 4), Cluster("local", workers=2) as started:
+    with connect("local", 4), Cluster("local", workers=2) as started:
         yield started

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import neurodyn
-from neurodyn.report.page import Table, cards, code, facts, figure, folded, header, heading, page, paragraph, section
+from neurodyn.report.page import Table, cards, code, facts, figure, fold, header, heading, page, paragraph, section
 from neurodyn.report.plots import TRUTH, legend_list
 
 EVIL = "<script>alert('1')</script>"
@@ -15,7 +15,7 @@ def test_pieces_escape_what_they_are_given():
     table = Table(EVIL, [EVIL, EVIL], [[EVIL, EVIL]])
     pieces = [
         header(EVIL, EVIL, eyebrow=EVIL), section(EVIL, "<p>kept</p>", lead=EVIL), paragraph(EVIL), heading(EVIL),
-        table.html(titled=True), cards([(EVIL, EVIL, EVIL)]), facts([(EVIL, EVIL)]), code(EVIL), folded(EVIL),
+        table.html(titled=True), cards([(EVIL, EVIL, EVIL)]), facts([(EVIL, EVIL)]), code(EVIL), fold(EVIL),
         figure("<svg></svg>", EVIL), legend_list([(EVIL, TRUTH)]),
     ]  # fmt: skip
     whole = page(EVIL, pieces)

@@ -15,7 +15,7 @@ from neurodyn.identify.result import (
     Rung,
     TriedStructure,
 )
-from neurodyn.report.sentences import sentences, stated, usable
+from neurodyn.report.sentences import phrase, sentences, usable
 
 JOINTS = "joints [rad or m]"
 
@@ -146,10 +146,10 @@ def test_nothing_is_claimed_of_quantities_that_the_model_does_not_have():
 
 
 def test_digits_are_those_that_the_interval_supports():
-    assert stated(quantity("a", 123.456, 100.0, 147.0)) == "123 (100 to 147)"
-    assert stated(quantity("a", 5.71234, 1.0, 10.0)) == "6 (1 to 10)"
-    assert stated(quantity("a", 5.71234, 5.712, 5.713)) == "5.712 (5.712 to 5.713)"
-    assert stated(IdentifiedParameter(name="a", value=5.71234, interval=None, nominal=0.0, unit="kg")) == "about 5.7 kg"
+    assert phrase(quantity("a", 123.456, 100.0, 147.0)) == "123 (100 to 147)"
+    assert phrase(quantity("a", 5.71234, 1.0, 10.0)) == "6 (1 to 10)"
+    assert phrase(quantity("a", 5.71234, 5.712, 5.713)) == "5.712 (5.712 to 5.713)"
+    assert phrase(IdentifiedParameter(name="a", value=5.71234, interval=None, nominal=0.0, unit="kg")) == "about 5.7 kg"
 
 
 def test_a_result_that_fails_is_not_suggested_for_use():

@@ -10,7 +10,7 @@ import torch
 
 from neurodyn.core.errors import InputError
 from neurodyn.sim.declared import added_inertia, declared_colliders, require_joints, shapes_of_contacts
-from neurodyn.sim.interface import checked_pose, gravity_vectors, solver_steps, specified, specified_limits
+from neurodyn.sim.interface import checked_pose, gravity_vectors, solver_steps, specified_limits, value_of
 from neurodyn.sim.newton_articulation import kept_newton_articulation
 from neurodyn.sim.parameters import ParameterWriter, nothing
 
@@ -45,7 +45,7 @@ def test_what_is_wrong_is_refused_by_name(cartpole, call, message):
 
 
 def test_numbers_that_importers_fill_in_are_no_limits():
-    assert [specified(x) for x in (None, 0.0, 5.0, 1e6)] == [None, None, 5.0, None]
+    assert [value_of(x) for x in (None, 0.0, 5.0, 1e6)] == [None, None, 5.0, None]
     assert specified_limits(-1.0, 2.0) == (-1.0, 2.0)
     assert specified_limits(-math.inf, 2.0) == specified_limits(1.0, 1.0) == (None, None)
 

@@ -27,7 +27,7 @@ from neurodyn.core.artifacts import (
     resolve_run,
 )
 from neurodyn.core.errors import InputError, choices
-from neurodyn.core.glossary import explained
+from neurodyn.core.glossary import explain
 from neurodyn.evaluate.requests import EvaluationRequest, RecordingRequest
 from neurodyn.interop.formats import CODE, POLICY_FORMATS, SIMULATOR_FORMATS, WRITERS
 
@@ -367,7 +367,7 @@ def _export_onnx(run: str, out: Path | None) -> None:
             require_writable(out)
             difference = export_model(model, out)
         if model.caveat:
-            print(f"{run}: {explained(model.caveat)}")
+            print(f"{run}: {explain(model.caveat)}")
     print(f"differs from the {what} by at most {difference:.1e} in ONNX Runtime: {out}")
 
 

@@ -21,7 +21,7 @@ from neurodyn.cli.terminal.flags import (
 from neurodyn.core.artifacts import PRETRAINED_POLICY, require_writable, resolve_policy
 from neurodyn.core.config import with_changes
 from neurodyn.core.errors import InputError
-from neurodyn.core.glossary import explained
+from neurodyn.core.glossary import explain
 from neurodyn.core.verdict import require_usable
 from neurodyn.policy.online_learning.settings import OnlineSettings
 from neurodyn.policy.requests import (
@@ -69,7 +69,7 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
     with ProgressBar(f"training {request.task} in {dynamics}") as bar:
         end = train_policy(with_changes(job, reference=reference, progress=bar))
     if job.training_dynamics.dynamics.caveat:
-        print(f"{dynamics}: {explained(job.training_dynamics.dynamics.caveat)}")
+        print(f"{dynamics}: {explain(job.training_dynamics.dynamics.caveat)}")
     print(
         f"trained {end.step} updates on {read_metrics(out)[-1]['frames']:,} frames in {time_of(end)}; policy in {out}"
     )

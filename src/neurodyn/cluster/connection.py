@@ -50,7 +50,7 @@ def require_ray() -> ModuleType:
 
 
 @contextlib.contextmanager
-def connected(address: str, workers: int | None = None) -> Iterator[None]:
+def connect(address: str, workers: int | None = None) -> Iterator[None]:
     """Start Ray here for the duration of the context, or join a cluster; an existing connection is reused and kept.
 
     Args:
@@ -86,7 +86,7 @@ def connected(address: str, workers: int | None = None) -> Iterator[None]:
 
 
 def require_cluster(address: str) -> None:
-    """Raise an InputError if Ray is not installed, or nothing answers at an address (see `connected`)."""
+    """Raise an InputError if Ray is not installed, or nothing answers at an address (see `connect`)."""
     require_ray()
     _check_form(address)
     if address not in (LOCAL, RUNNING) and not _is_reachable(address):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from neurodyn.cluster.connection import connected, require_cluster, require_ray
+from neurodyn.cluster.connection import connect, require_cluster, require_ray
 from neurodyn.cluster.trainings import SWEPT_TRAININGS
 from neurodyn.cluster.workers import limit_process
 from neurodyn.core import artifacts
@@ -173,7 +173,7 @@ def sweep(
         total = asked.samples or len(points)
         left = total - sum(trial.state.name == "COMPLETE" for trial in _last_trials(study).values())
         if left:
-            with connected(cluster, None if workers is None else workers * asked.cores):
+            with connect(cluster, None if workers is None else workers * asked.cores):
                 _train(asked, study, folder, left, total, workers=workers, memory=memory)
         result = _result(asked, folder, study)
         artifacts.write_json(folder / RESULT, result.plain())

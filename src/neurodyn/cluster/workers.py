@@ -13,7 +13,7 @@ from itertools import count
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from neurodyn.cluster.connection import connected, require_ray
+from neurodyn.cluster.connection import connect, require_ray
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.provenance import __version__
 from neurodyn.core.workers import AHEAD, outcome_of
@@ -65,7 +65,7 @@ class Cluster:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as context:
-            context.enter_context(connected(self._address, self._asked))
+            context.enter_context(connect(self._address, self._asked))
             context.callback(self._dismiss)
             self._enlist()
             self._context = context.pop_all()

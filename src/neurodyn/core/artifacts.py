@@ -501,7 +501,7 @@ def resolve_run(run: str | Path) -> Path:
             how = f"neurodyn hybrid {shlex.quote(str(run))} --out RUN"
             raise InputError(f"{run}: declares a robot and holds no model; `{how}` writes one")
     wanted = "model", "model/spec.json", "a run directory written by `neurodyn train`"
-    return _resolved(str(run), PRETRAINED, pretrained_names(), _PRETRAINED_ROOT, wanted)
+    return _resolve(str(run), PRETRAINED, pretrained_names(), _PRETRAINED_ROOT, wanted)
 
 
 _DECLARED = (".yaml", ".yml", ".toml", ".json")
@@ -517,10 +517,10 @@ def _without_model(run: Path) -> Path:
 def resolve_policy(policy: str | Path) -> Path:
     """Return the policy folder for a path or "pretrained-policy:NAME", or raise an InputError if there is none."""
     wanted = "policy", "config.json", "a folder written by `neurodyn policy train`"
-    return _resolved(str(policy), PRETRAINED_POLICY, pretrained_policy_names(), _POLICY_ROOT, wanted)
+    return _resolve(str(policy), PRETRAINED_POLICY, pretrained_policy_names(), _POLICY_ROOT, wanted)
 
 
-def _resolved(name: str, prefix: str, known: list[str], root: Path, wanted: tuple[str, str, str]) -> Path:
+def _resolve(name: str, prefix: str, known: list[str], root: Path, wanted: tuple[str, str, str]) -> Path:
     """Return the folder of a path or a shipped name; `wanted` holds its content, its file and its kind, in words."""
     shipped, (what, file, folder) = [prefix + one for one in known], wanted
     if name.startswith(prefix):

@@ -23,7 +23,7 @@ def explanations(names: Iterable[str]) -> list[tuple[str, str]]:
     return [(name, TERMS[name]) for name in dict.fromkeys(names) if name in TERMS]
 
 
-def explained(text: str) -> str:
+def explain(text: str) -> str:
     """Return a remark such as "compiled contacts, network silent" with the meaning of its last part."""
     known = [meaning for name, meaning in explanations(text.split(", "))]
     return f"{text}: {'; '.join(known)}" if known else text

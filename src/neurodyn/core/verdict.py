@@ -56,7 +56,7 @@ class Finding(Record, frozen=True, kw_only=False):
     advice: str = ""
 
     def __str__(self) -> str:
-        return _written(self.grade, self.what, self.advice)
+        return _sentence(self.grade, self.what, self.advice)
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ class Verdict:
     """What to do; empty for none."""
 
     def __str__(self) -> str:
-        return _written(self.grade, self.what, self.advice)
+        return _sentence(self.grade, self.what, self.advice)
 
 
-def _written(grade: Grade, what: str, advice: str) -> str:
+def _sentence(grade: Grade, what: str, advice: str) -> str:
     told = "; ".join(part for part in (what, advice) if part)
     return f"{grade}: {told}" if told else grade
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 
-def followed(values: Tensor, member: Tensor | None) -> Tensor:
+def member_rows(values: Tensor, member: Tensor | None) -> Tensor:
     """Return the rows of each world's member from [members, worlds, size], or the mean over members."""
     if member is None:
         return values.mean(0)

@@ -187,24 +187,24 @@ def follow(dynamics: Dynamics, batch: RolloutBatch) -> Trajectory:
     """
     home = batch.past.q.device
     if torch.device(dynamics.device) == home:
-        return _followed(dynamics, batch)
-    return _followed(dynamics, batch.to(dynamics.device)).to(home)
+        return _follow_drive(dynamics, batch)
+    return _follow_drive(dynamics, batch.to(dynamics.device)).to(home)
 
 
-def _followed(dynamics: Dynamics, batch: RolloutBatch) -> Trajectory:
+def _follow_drive(dynamics: Dynamics, batch: RolloutBatch) -> Trajectory:
     drive = batch.drive
     if drive.torque is not None:
         return dynamics.rollout(batch.past, drive.torque, batch.environment)
     carry, state = dynamics.begin(batch.past, batch.environment), present_state(batch.past)
-    path = _controlled(dynamics, carry, state, drive)
+    path = _roll_out_controlled(dynamics, carry, state, drive)
     if not isinstance(dynamics, NeuralDynamics) or dynamics.members == 1:
         return path
     several = drive.worlds(dynamics.repeated_worlds(path.worlds))
-    each = _controlled(dynamics, *dynamics.begin_members(batch.past, batch.environment), several)
+    each = _roll_out_controlled(dynamics, *dynamics.begin_members(batch.past, batch.environment), several)
     return replace(path, epistemic=dynamics.spread(each))
 
 
-def _controlled(dynamics: Dynamics, carry: Carry, state: State, drive: ControlSequence) -> Trajectory:
+def _roll_out_controlled(dynamics: Dynamics, carry: Carry, state: State, drive: ControlSequence) -> Trajectory:
     """Roll out with a controller; a network's in-place step consumes the carry."""
     q, qd = [state.q], [state.qd]
     for frame in range(drive.frames):

@@ -17,7 +17,7 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.multibody.drives.drive import pd_torque
 from neurodyn.robots import Robot
 from neurodyn.robots.assets import source_digest
-from neurodyn.robots.data import as_logged, drives_of_log, grounded
+from neurodyn.robots.data import as_logged, drives_of_log, on_declared_ground
 
 
 def require_robot(model: Dynamics, robot: Robot) -> None:
@@ -106,7 +106,7 @@ def as_declared(robot: Robot, store: Store) -> Store:
     from neurodyn.sim.generation import simulated_header
     from neurodyn.sim.simulators import articulation
 
-    commanded, store = as_logged(robot, header), grounded(robot, store)
+    commanded, store = as_logged(robot, header), on_declared_ground(robot, store)
     built = simulated_header(commanded, articulation(commanded), store.header.scene, seed=0, simulator={})
     filled = msgspec.structs.replace(
         store.header, fingerprint=built.fingerprint, mechanism=built.mechanism, simulator=built.simulator,

@@ -108,7 +108,7 @@ METRICS: Registry[Metric] = Registry(
 """Metrics by JSON key, in the order of display."""
 
 
-def shown(summary: ErrorSummary) -> dict[str, Metric]:
+def shown_metrics(summary: ErrorSummary) -> dict[str, Metric]:
     """Return the metrics that a summary has percentiles of."""
     return {name: METRICS[name] for name in METRICS if name in summary.percentiles}
 

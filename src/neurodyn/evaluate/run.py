@@ -50,7 +50,7 @@ from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
-from neurodyn.robots.data import as_logged, grounded, open_measured_data, open_robot_data
+from neurodyn.robots.data import as_logged, on_declared_ground, open_measured_data, open_robot_data
 from neurodyn.sim.simulators import has_simulator
 
 CARRIED = "log.h5"
@@ -174,7 +174,7 @@ def open_along_log(run: str | Path, data: Logs, device: str = "cpu") -> tuple[Dy
     past = ALONG_LOG[kind](run, device) if kind in ALONG_LOG else None
     own = past.dynamics if isinstance(past, FromPast) else load(run, device=device)
     if own.contact_points is not None:
-        store = grounded(robot, store)
+        store = on_declared_ground(robot, store)
     if robot.command != own.spec.control_kind:
         own = put_behind_drives(own, robot.drives)
     if isinstance(past, FromPast) and isinstance(own, HybridDynamics):

@@ -14,7 +14,7 @@ from neurodyn.core.progress import tell
 from neurodyn.core.provenance import __version__, file_checksum, files_checksum
 from neurodyn.core.verdict import as_verdict, combine_verdicts
 from neurodyn.dynamics.measures import BASELINES, PERSISTENCE
-from neurodyn.evaluate.metrics import METRICS, shown
+from neurodyn.evaluate.metrics import METRICS, shown_metrics
 from neurodyn.evaluate.records import (
     About,
     Evaluation,
@@ -41,12 +41,12 @@ from neurodyn.evaluate.run_comparison import (
 Say = Callable[[str], None]
 
 
-def said(text: str) -> None:
+def print_line(text: str) -> None:
     """Report a line of progress."""
     tell(0.0, text)
 
 
-def compare_runs(runs: Sequence[str | Path], *, say: Say = said, **asked: Any) -> RunComparison:
+def compare_runs(runs: Sequence[str | Path], *, say: Say = print_line, **asked: Any) -> RunComparison:
     """Evaluate models in the same way and compare them.
 
     Args:
@@ -63,7 +63,7 @@ def compare_runs(runs: Sequence[str | Path], *, say: Say = said, **asked: Any) -
     return comparison_of(runs, lambda run: model_figures(run, say=say, **asked))
 
 
-def model_figures(run: str | Path, *, say: Say = said, **asked: Any) -> RunFigures:
+def model_figures(run: str | Path, *, say: Say = print_line, **asked: Any) -> RunFigures:
     """Evaluate the model of a run, or read a stored evaluation with the same arguments.
 
     Arguments and errors: see `compare_runs`.
@@ -153,7 +153,7 @@ Row = tuple[str, Figure, dict[str, float | None]]
 def _rows(result: Simulated | Tossed) -> Iterator[Row]:
     for words, comparison in _parts(result):
         tables = {BASELINES[name].title: table for name, table in comparison.baselines.items()}
-        for name, metric in shown(comparison.summary).items():
+        for name, metric in shown_metrics(comparison.summary).items():
             others = {label: table[max(table, key=int)].means[name] for label, table in tables.items()}
             yield metric.title + words, Figure(value=comparison.summary.means[name], unit=metric.unit), others
     if isinstance(result, Simulated):

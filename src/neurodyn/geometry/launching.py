@@ -151,11 +151,11 @@ def warp_stream(device: torch.device) -> Any:
     import warp as wp
 
     stream, own = torch.cuda.current_stream(device), wp.device_from_torch(device).stream
-    return own if own.cuda_stream == stream.cuda_stream else _registered(stream)
+    return own if own.cuda_stream == stream.cuda_stream else _register_stream(stream)
 
 
 @cache
-def _registered(stream: torch.cuda.Stream) -> Any:
+def _register_stream(stream: torch.cuda.Stream) -> Any:
     """Return torch's stream as Warp's, cached: Warp forgets a stream, and a capture on it, when its own object dies."""
     import warp as wp
 
@@ -237,7 +237,7 @@ class Chain:
 
         self._commands, self._keep = commands, keep
         self._torch_device, self._device = device, wp.device_from_torch(device)
-        self._calls = [_packed(command) for command in commands] if self._device.is_cpu else []
+        self._calls = [_pack(command) for command in commands] if self._device.is_cpu else []
 
     def __call__(self) -> None:
         """Run the launches, on CUDA in torch's current stream."""
@@ -250,7 +250,7 @@ class Chain:
             command.launch(stream)
 
 
-def _packed(command: Any) -> tuple[Any, Any, Any]:
+def _pack(command: Any) -> tuple[Any, Any, Any]:
     """Return the compiled CPU kernel of a recorded launch, its bounds and its arguments."""
     names = [argument.label for argument in command.kernel.adj.args]
     given = command.params[1:]

@@ -85,7 +85,7 @@ class ObjectContacts(nn.Module):
         names, columns = [joint.name for joint in layout.joints], places(layout.joints)
         self._columns = [columns[names.index(shape.link)] for shape in shapes]
         coms = layout.coms if isinstance(layout.coms, dict) else {}
-        sizes = [_rounded(shape) for shape in shapes]
+        sizes = [_rounded_box(shape) for shape in shapes]
         sight = [(layout.contact_points[i].radius, margins[i], dt) for i in self._points]
         for name, rows in (
             ("half", [half for half, _ in sizes]), ("radius", [radius for _, radius in sizes]),
@@ -125,7 +125,7 @@ class ObjectContacts(nn.Module):
         return contact_inputs(distance, normal, against, touched, self._sight).flatten(1)
 
 
-def _rounded(shape: TouchingShape) -> tuple[tuple[float, float, float], float]:
+def _rounded_box(shape: TouchingShape) -> tuple[tuple[float, float, float], float]:
     """Return the half edges [m] of the box about which a shape is rounded, and the radius [m].
 
     Ellipsoids, cylinders and meshes are replaced by their bounding boxes.

@@ -257,7 +257,7 @@ def terrain_heights(terrain: Terrain) -> np.ndarray:
             f"{rows} x {columns} heights; valid: at least 2 each and {_MOST_HEIGHTS} in all; change size or cell"
         )
     generator = np.random.default_rng([terrain.seed, 0x7E44])
-    makers = {"rough": _rough, "steps": _steps, "stairs": _stairs, "mixed": _mixed}
+    makers = {"rough": _rough, "steps": _steps, "stairs": _stairs, "mixed": _mix_tiles}
     return makers[terrain.style](generator, rows, columns, terrain)
 
 
@@ -287,7 +287,7 @@ def _stairs(generator: np.random.Generator, rows: int, columns: int, terrain: Te
     return direction * terrain.amplitude * level / 3
 
 
-def _mixed(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
+def _mix_tiles(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
     """Tiles of all styles, flat ones included, in random order; the central tile is flat."""
     edge = max(2, round(_TILE / terrain.cell))
     makers = (_rough, _steps, _stairs, None)

@@ -40,7 +40,7 @@ from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.robots import load
-from neurodyn.robots.data import as_logged, grounded
+from neurodyn.robots.data import as_logged, on_declared_ground
 
 CONFIDENCE = 0.90
 """Confidence level of the intervals, for a network without errors of its own."""
@@ -362,7 +362,7 @@ def adapt_conditions(request: AdaptRequest) -> IdentifiedConditions:
         settings = msgspec.structs.replace(settings, seed=request.seed)
     store = open_logs(robot, request.data)
     if model.contact_points is not None:
-        store = grounded(as_logged(robot, store.header), store)
+        store = on_declared_ground(as_logged(robot, store.header), store)
     require_match(model, store.header.spec, None, run)
     names = () if isinstance(request.data, Store) else names_of(request.data)
     free = tuple(Parameter(one.name, one.value) for one in model.conditions)

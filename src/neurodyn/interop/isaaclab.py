@@ -38,7 +38,7 @@ class IsaacLabPhysics(TaskPhysics):
         self._joints, self._controls = _columns(articulation, dynamics, device)
         self._floating, self._kind = dynamics.spec.floating, dynamics.spec.control_kind
         self._worlds = torch.arange(int(articulation.num_instances), device=device)
-        self._randomised, left_out = _randomised(articulation, dynamics)
+        self._randomised, left_out = _randomised_quantities(articulation, dynamics)
         names = [name for name, *_ in self._randomised]
         super().__init__(dynamics, names, left_out, len(self._worlds), device, "Isaac Lab")
         self._stale, self._count = True, 0
@@ -156,7 +156,7 @@ def _table(articulation: Any, field: str) -> Tensor:
     return articulation.data.joint_armature
 
 
-def _randomised(
+def _randomised_quantities(
     articulation: Any, dynamics: Dynamics
 ) -> tuple[list[tuple[str, str, int, float, float]], tuple[str, ...]]:
     """Return name, field, index, own and usual value of quantities that differ between worlds; and ignored fields."""

@@ -153,7 +153,7 @@ class ModelPhysics(TaskPhysics):
         timestep = float(simulation.mj_model.opt.timestep)
         self._every = whole_steps(dynamics, timestep, int(env.cfg.decimation), "mjlab")
         self._columns = SceneColumns(simulation.mj_model, dynamics, torch.device(simulation.device))
-        self._drawn, left_out = _drawn(simulation, dynamics)
+        self._drawn, left_out = _drawn_quantities(simulation, dynamics)
         quantities = [one.name for one in self._drawn]
         super().__init__(dynamics, quantities, left_out, int(simulation.num_envs), simulation.device, "mjlab")
         self._count = 0
@@ -328,7 +328,7 @@ class _Drawn:
         return self.nominal + (values[(slice(None), *self.index)] - self.declared)
 
 
-def _drawn(simulation: Any, dynamics: Dynamics) -> tuple[tuple[_Drawn, ...], tuple[str, ...]]:
+def _drawn_quantities(simulation: Any, dynamics: Dynamics) -> tuple[tuple[_Drawn, ...], tuple[str, ...]]:
     """Return the quantities that differ between mjlab's worlds, and the randomised fields that the model ignores."""
     scene, quantities, left = simulation.mj_model, {}, []
     hybrid = dynamics if isinstance(dynamics, HybridDynamics) else None

@@ -42,7 +42,7 @@ def _compiling(what: str) -> Iterator[None]:
 def play_mjcf(folder: Path, scene: ReplayScene) -> Trajectory:
     """Replay ROBOT.xml of an exported folder, read by `mujoco.MjModel.from_xml_path`, with its plugin if it has one."""
     mujoco, floor = import_mujoco(), needs_floor(scene)
-    plugged = _plugged(folder, scene.robot.name)
+    plugged = _load_plugin(folder, scene.robot.name)
     path = plugged or folder / f"{scene.robot.name}.xml"
     try:
         with _compiling("the file"):
@@ -244,10 +244,10 @@ class LogPlayer:
             turn, spin = q[place.quaternion], qd[place.angular]
             if joint.kind == "free":
                 data.qpos[at : at + 3] = q[place.q.start : place.q.start + 3]
-                data.qvel[rate : rate + 3] = qd[place.linear] - np.cross(spin, _turned(turn, np.array(self.scene.com)))
+                data.qvel[rate : rate + 3] = qd[place.linear] - np.cross(spin, _rotate(turn, np.array(self.scene.com)))
                 at, rate = at + 3, rate + 3
             data.qpos[at : at + 4] = turn[[3, 0, 1, 2]]
-            data.qvel[rate : rate + 3] = _turned(turn * [-1.0, -1.0, -1.0, 1.0], spin)
+            data.qvel[rate : rate + 3] = _rotate(turn * [-1.0, -1.0, -1.0, 1.0], spin)
 
     def _read(self, data: Any) -> tuple[np.ndarray, np.ndarray]:
         spec, model = self.scene.robot.spec, self.model
@@ -261,13 +261,13 @@ class LogPlayer:
             q[place.q.start : place.q.start + free] = data.qpos[at : at + free]
             turn = data.qpos[at + free : at + free + 4][[1, 2, 3, 0]]
             q[place.quaternion] = turn
-            qd[place.angular] = spin = _turned(turn, data.qvel[rate + free : rate + free + 3])
+            qd[place.angular] = spin = _rotate(turn, data.qvel[rate + free : rate + free + 3])
             if free:
-                qd[place.linear] = data.qvel[rate : rate + 3] + np.cross(spin, _turned(turn, np.array(self.scene.com)))
+                qd[place.linear] = data.qvel[rate : rate + 3] + np.cross(spin, _rotate(turn, np.array(self.scene.com)))
         return q, qd
 
 
-def _turned(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
+def _rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
     """Rotate a vector by a unit quaternion, scalar last."""
     u, w = quaternion[:3], quaternion[3]
     twice = 2.0 * np.cross(u, vector)
@@ -279,7 +279,7 @@ def version() -> str:
     return f"MuJoCo {import_mujoco().__version__}"
 
 
-def _plugged(folder: Path, robot: str) -> Path | None:
+def _load_plugin(folder: Path, robot: str) -> Path | None:
     """Compile the plugin of an exported folder and load it; return a file that uses it, None without a plugin.
 
     MuJoCo forgets no plugin, so that each gets a name of its own.

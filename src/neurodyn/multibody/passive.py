@@ -64,7 +64,7 @@ def ball_free_damping(tree: Tree, q: list[Any], qd: list[Any], *, slope: bool = 
     """
     rows = []
     for row, value, link in _weighted_rows(tree, q, "damping", ("free", "ball")):
-        if curved(link):
+        if is_curved(link):
             rate = absolute(along(row, qd))
             value = polynomial(link, tree.quantity, link.joint.name, "damping", rate, slope=slope)
         rows.append((row, value))
@@ -79,7 +79,7 @@ def free_armature(tree: Tree, q: list[Any]) -> list[tuple[SparseRow, Any]]:
 def _weighted_rows(tree: Tree, q: list[Any], what: str, kinds: tuple[str, ...]) -> list[tuple[SparseRow, Any, Link]]:
     weighted = []
     for index, link in enumerate(tree.links):
-        given = getattr(link, what) or (what == "damping" and curved(link))
+        given = getattr(link, what) or (what == "damping" and is_curved(link))
         if link.joint.kind in kinds and given:
             value = tree.quantity(f"{link.joint.name}.{what}") if getattr(link, what) else 0.0
             weighted += [(row, value, link) for rows in ball_free_rows(tree, index, q) for row in rows]
@@ -102,7 +102,7 @@ def polynomial(one: Any, quantity: Quantity, name: str, what: str, x: Any, *, sl
         x: Elongation, or the absolute value of a rate.
         slope: Whether to return the derivative of the force by x.
     """
-    total = quantity(f"{name}.{what}") if getattr(one, what) or not curved(one, what) else 0.0
+    total = quantity(f"{name}.{what}") if getattr(one, what) or not is_curved(one, what) else 0.0
     if getattr(one, f"{what}_square"):
         total = total + (2.0 if slope else 1.0) * quantity(f"{name}.{what}_square") * x
     if getattr(one, f"{what}_cube"):
@@ -112,9 +112,9 @@ def polynomial(one: Any, quantity: Quantity, name: str, what: str, x: Any, *, sl
 
 def damping_slope(one: Any, quantity: Quantity, name: str, rate: Any) -> Any:
     """Return minus the derivative of a damper's force by the rate of its joint or tendon."""
-    return polynomial(one, quantity, name, "damping", absolute(rate) if curved(one) else rate, slope=True)
+    return polynomial(one, quantity, name, "damping", absolute(rate) if is_curved(one) else rate, slope=True)
 
 
-def curved(one: Any, what: str = "damping") -> bool:
+def is_curved(one: Any, what: str = "damping") -> bool:
     """Return whether the damping of a link's joint or of a tendon depends on its rate, or its stiffness on x."""
     return bool(getattr(one, f"{what}_square") or getattr(one, f"{what}_cube"))

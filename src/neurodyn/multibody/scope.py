@@ -72,7 +72,7 @@ class StepMemory:
         return self._graph.input("x", self._first + self.names.index(name))
 
 
-def delayed(line: list[Any], age: Any) -> Any:
+def delay(line: list[Any], age: Any) -> Any:
     r"""Return a value of a delay line, newest first, at an age in steps, by linear interpolation.
 
     $$x(a) = \sum_j \left(c(a - j + 1) - c(a - j)\right) x_j, \qquad c(y) = \min(1, \max(y, 0))$$
@@ -198,7 +198,7 @@ class Scope:
         if (name, age) not in self._past:
             steps = age / self._step
             line = self._memory.delay_line(f"{name} for {age:g} s", self(name), int(steps - 1e-9) + 2)
-            self._past[name, age] = delayed(line, steps)
+            self._past[name, age] = delay(line, steps)
         return self._past[name, age]
 
     def _forms_cycle(self, name: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from neurodyn.dynamics.measures import PERSISTENCE
-from neurodyn.evaluate.metrics import METRICS, shown
+from neurodyn.evaluate.metrics import METRICS, shown_metrics
 from neurodyn.evaluate.records import (
     ConditionErrors,
     Coverage,
@@ -105,7 +105,7 @@ def by_horizon(parts: Parts, dt: float, references: ReferenceErrors | None = Non
     tables = []
     for number, (words, (rollouts, comparison)) in enumerate(parts.items()):
         beside = references if number == 0 else None
-        for name, metric in shown(comparison.summary).items():
+        for name, metric in shown_metrics(comparison.summary).items():
             rows = [_row(comparison, beside, horizon, name, metric.unit, dt) for horizon in comparison.by_horizon]
             more = [] if beside is None else ["Half the step", "Starts 1e-6 off"]
             head = ["Horizon", "Mean", "Median", "p10 – p90", *baseline_titles(), "Better", *more]
@@ -117,7 +117,7 @@ def horizon_sentences(result: Simulated) -> list[str]:
     """Return sentences on the horizons within which the model beats the baselines, by metric and motion."""
     sentences = []
     for number, (words, (_, comparison)) in enumerate(simulated_parts(result).items()):
-        for name, metric in shown(comparison.summary).items():
+        for name, metric in shown_metrics(comparison.summary).items():
             beaten = {h: value for h in comparison.by_horizon if (value := comparison.better(h, name)) is not None}
             lost = next((h for h, value in beaten.items() if value < 1), None)
             before = [h for h, value in beaten.items() if value >= 1 and (lost is None or int(h) < int(lost))]
@@ -150,7 +150,7 @@ def over_time(parts: Parts, dt: float) -> str:
     """Return plots of errors at single frames."""
     plots = []
     for number, (words, (_, comparison)) in enumerate(parts.items()):
-        for name, metric in shown(comparison.summary).items():
+        for name, metric in shown_metrics(comparison.summary).items():
             curve, seconds = comparison.curve.by_metric[name], [frame * dt for frame in comparison.curve.frame]
             curves = [
                 PlotCurve("mean", seconds, curve.mean),
@@ -166,7 +166,7 @@ def grounds(result: Simulated) -> list[Table]:
     """Return errors by ground, if there are several."""
     if result.grounds is UNSET or len(result.grounds) < 2:
         return []
-    metrics, end = shown(result.comparison.summary), str(result.about.horizon)
+    metrics, end = shown_metrics(result.comparison.summary), str(result.about.horizon)
     rows = []
     for ground, entry in result.grounds.items():
         both = entry.comparison.summary.means, entry.comparison.baselines[PERSISTENCE][end].means
@@ -199,7 +199,7 @@ def limits(result: Simulated) -> list[Table]:
     if all(split.touching_fraction == 0 for _, split in splits):
         return []
     head, tables = ["Horizon", "Free: mean", "median", "Touching", "Touching: mean", "median"], []
-    for name, metric in shown(result.comparison.summary).items():
+    for name, metric in shown_metrics(result.comparison.summary).items():
         rows = [
             [title, *_both(split.not_touching, name), share(split.touching_fraction), *_both(split.touching, name)]
             for title, split in splits
@@ -283,7 +283,7 @@ def _row(
 
 
 def _both(summary: ErrorSummary, name: str) -> list[str]:
-    unit = shown(summary)[name].unit
+    unit = shown_metrics(summary)[name].unit
     return [quantity(summary.means[name], unit), quantity(summary.median(name), unit)]
 
 

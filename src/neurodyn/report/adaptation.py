@@ -110,14 +110,14 @@ def _number(value: float | None) -> str:
 def quantities(parameters: Sequence[IdentifiedParameter]) -> Table:
     """Return the differences: declared, found, and the interval, or that the logs do not determine it."""
     rows = [
-        [one.name, f"{one.nominal:.4g}", _found(one), _interval(one), one.unit or MISSING, _remark(one)]
+        [one.name, f"{one.nominal:.4g}", _value(one), _interval(one), one.unit or MISSING, _remark(one)]
         for one in parameters
     ]
     head = ["Quantity", "Declared", "Found", "90 % interval", "Unit", "Remark"]
     return Table("Declared and found", head, rows, strong=2)
 
 
-def _found(one: IdentifiedParameter) -> str:
+def _value(one: IdentifiedParameter) -> str:
     return f"{one.value:.4g}" if one.determined else MISSING
 
 
@@ -137,10 +137,10 @@ def _remark(one: IdentifiedParameter) -> str:
 def left(result: IdentificationFigures) -> list[Table]:
     """Return what the model leaves unexplained, with and without springs and networks."""
     chosen = "" if result.chosen is UNSET else title_of(result.chosen)
-    found = [_unexplained(f"Unexplained by the {chosen} model [rad or m]", result.unexplained)]
+    found = [_unexplained_table(f"Unexplained by the {chosen} model [rad or m]", result.unexplained)]
     if result.unexplained_before:
         without = "with rigid links" if SPRINGS in result.structure else "without networks"
-        found.append(_unexplained(f"Unexplained {without} [rad or m]", result.unexplained_before))
+        found.append(_unexplained_table(f"Unexplained {without} [rad or m]", result.unexplained_before))
     return found
 
 
@@ -151,7 +151,7 @@ LEFT = (
 )
 
 
-def _unexplained(title: str, entries: Sequence[UnexplainedCoordinate]) -> Table:
+def _unexplained_table(title: str, entries: Sequence[UnexplainedCoordinate]) -> Table:
     rows = [
         [
             one.name, _unexplained_error(one), f"{one.noise:.2g}", _or_missing(one.touching), _or_missing(one.air),

@@ -8,7 +8,7 @@ from neurodyn.evaluate.checks.findings import CheckFinding
 from neurodyn.evaluate.checks.joint_limits import JointLimits
 from neurodyn.evaluate.checks.motion import AtRest, StepConvergence
 from neurodyn.evaluate.checks.run import RobotCheck
-from neurodyn.evaluate.metrics import shown
+from neurodyn.evaluate.metrics import shown_metrics
 from neurodyn.report.numbers import MISSING, capital, digits, quantity, share, span
 from neurodyn.report.page import Table, render_page
 
@@ -74,7 +74,7 @@ def _convergence(result: RobotCheck) -> list[Table]:
              *(quantity(table[horizon].median(name), metric.unit)
                for table in (errors.declared, errors.half, errors.motion))]
             for horizon, summary in errors.declared.items()
-            for name, metric in shown(summary).items()
+            for name, metric in shown_metrics(summary).items()
         ]  # fmt: skip
         tables.append(Table(capital(words), ["Error", "Declared step", "Half the step", "Motion"], rows))
     return tables

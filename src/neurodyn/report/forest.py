@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from neurodyn.identify.result import IdentifiedParameter
-from neurodyn.report.page import ForestRow, folded, forest, paragraph, section
-from neurodyn.report.sentences import at_bound, change, changed, declared, stated
+from neurodyn.report.page import ForestRow, fold, forest, paragraph, section
+from neurodyn.report.sentences import at_bound, change, declared, has_changed, phrase
 
 _LEAST, _MOST = 3.0, 8.0
 """Range of the ends of the axis, in standard deviations of priors."""
@@ -28,7 +28,7 @@ def forest_section(parameters: Sequence[IdentifiedParameter], confidence: str) -
     if silent:
         verb = "quantity stays" if len(silent) == 1 else "quantities stay"
         title = f"{len(silent)} {verb} as declared: the logs do not tell"
-        folds = [folded(title, forest((_within(rows[one.name], reach) for one in silent), reach, band=scaled))]
+        folds = [fold(title, forest((_within(rows[one.name], reach) for one in silent), reach, band=scaled))]
     lead = (
         "The axis is in standard deviations of what was known before the logs (the prior): the dashed line is its "
         "centre, the declared value, and the shaded band one standard deviation. "
@@ -44,7 +44,7 @@ def forest_section(parameters: Sequence[IdentifiedParameter], confidence: str) -
 
 
 def _order(one: IdentifiedParameter) -> tuple[int, float]:
-    return (0 if at_bound(one) else 1 if changed(one) else 2), -change(one)
+    return (0 if at_bound(one) else 1 if has_changed(one) else 2), -change(one)
 
 
 def _prior_scaled(one: IdentifiedParameter) -> bool:
@@ -52,8 +52,8 @@ def _prior_scaled(one: IdentifiedParameter) -> bool:
 
 
 def _row(one: IdentifiedParameter) -> ForestRow:
-    words = f"{stated(one)}; declared {declared(one)}" if one.determined else f"declared {declared(one)} {one.unit}"
-    state = "silent" if not one.determined else "bound" if at_bound(one) else "changed" if changed(one) else "same"
+    words = f"{phrase(one)}; declared {declared(one)}" if one.determined else f"declared {declared(one)} {one.unit}"
+    state = "silent" if not one.determined else "bound" if at_bound(one) else "changed" if has_changed(one) else "same"
     if one.in_prior is not UNSET:
         scaled = one.in_prior
         low, high = scaled.interval
@@ -68,11 +68,11 @@ def _row(one: IdentifiedParameter) -> ForestRow:
 def _within(row: ForestRow, reach: float) -> ForestRow:
     """Return a row cut to the axis, with numbers of few digits."""
 
-    def cut(value: float) -> float:
+    def clip(value: float) -> float:
         return round(min(max(value, -reach), reach), 3)
 
     return ForestRow(
-        row.name, row.words, cut(row.value), None if row.low is None else cut(row.low),
-        None if row.high is None else cut(row.high),
-        tuple(round(end, 3) for end in row.bounds if abs(end) <= reach), cut(row.declared), row.state,
+        row.name, row.words, clip(row.value), None if row.low is None else clip(row.low),
+        None if row.high is None else clip(row.high),
+        tuple(round(end, 3) for end in row.bounds if abs(end) <= reach), clip(row.declared), row.state,
     )  # fmt: skip

@@ -24,7 +24,7 @@ def looks(models: Sequence[str], chosen: str) -> dict[str, tuple[str, str]]:
 
 def windows_section(curves: Forecasts) -> str:
     """Return the log beside the forecasts of each model, for every coordinate, in a typical and the worst window."""
-    shown = _shown(curves)
+    shown = _shown_models(curves)
     style = looks(shown, curves.chosen)
     parts: list[str] = [legend_list([("logged", TRUTH, "-"), *((title_of(name), *style[name]) for name in shown)])]
     for window in curves.windows:
@@ -42,7 +42,7 @@ def windows_section(curves: Forecasts) -> str:
     return section("The log beside the models", *parts, lead=lead)
 
 
-def _shown(curves: Forecasts) -> list[str]:
+def _shown_models(curves: Forecasts) -> list[str]:
     """Return the models in windows: the declared and the chosen one, or the last one if that is the declared."""
     models = list(curves.windows[0].paths)
     return list(dict.fromkeys([models[0], curves.chosen if curves.chosen != models[0] else models[-1]]))
@@ -52,7 +52,7 @@ def _coordinate(curves: Forecasts, window: WindowCurves, row: int, style: Mappin
     name, logged, seconds = curves.names[row], window.logged[row], curves.seconds
     lines = [PlotCurve("logged", seconds, _numbers(logged), TRUTH, "-", 2.6, 0.55)]
     lines += [
-        PlotCurve(title_of(model), seconds, _cut(window.paths[model][row], logged), *look, 1.3)
+        PlotCurve(title_of(model), seconds, _until_plot_ends(window.paths[model][row], logged), *look, 1.3)
         for model, look in style.items()
     ]
     words = f"Position of {name}, {window.which} window"
@@ -61,7 +61,7 @@ def _coordinate(curves: Forecasts, window: WindowCurves, row: int, style: Mappin
     )
 
 
-def _cut(path: Row, logged: Row) -> list[float]:
+def _until_plot_ends(path: Row, logged: Row) -> list[float]:
     """Return a forecast until it leaves the plot of its log."""
     known = [value for value in logged if value is not None]
     low, high = min(known), max(known)

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from neurodyn.evaluate.metrics import shown
+from neurodyn.evaluate.metrics import shown_metrics
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors, Tossed
 from neurodyn.identify.result import RunFit
 from neurodyn.report.accuracy import by_condition, member_tables
@@ -46,7 +46,7 @@ def beside_declared(result: Logged | Tossed) -> list[Table]:
     by_horizon, rows = result.by_horizon if isinstance(result, Logged) else result.comparison.by_horizon, []
     for horizon, declared in result.declared.items():
         mine = by_horizon[horizon]
-        for name, metric in shown(mine).items():
+        for name, metric in shown_metrics(mine).items():
             model, other = mine.means[name], declared.means[name]
             better = MISSING if model is None or other is None else times(other / max(model, 1e-12))
             label = f"{metric.title}, {int(horizon):,} frames ({span(int(horizon) * result.about.dt)})"

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import UNSET
 
-from neurodyn.core.glossary import explained
-from neurodyn.evaluate.metrics import shown
+from neurodyn.core.glossary import explain
+from neurodyn.evaluate.metrics import shown_metrics
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Logged, Simulated, Tossed
 from neurodyn.report import accuracy, forecast, log
 from neurodyn.report.gather import ReportMaterial
@@ -37,7 +37,7 @@ def overview_parts_of_page(material: ReportMaterial) -> dict[str, Any]:
         "about": result.about,
         "title": f"{result.about.robot}: {result.about.kind} dynamics beside {beside}",
         "described": [] if robot is None or not robot.description else [f"{robot.description}."],
-        "caveat": explained(result.about.caveat or ""),
+        "caveat": explain(result.about.caveat or ""),
         "verdict": "" if result.verdict is UNSET else verdict_box(result.verdict, result.findings or ()),
         "sentences": evaluation_sentences(result),
         "facts": _facts(material),
@@ -84,7 +84,7 @@ def _facts(material: ReportMaterial) -> list[tuple[str, str]]:
         ("Robot", _robot(material)),
         ("Frame", f"{digits(1e3 * about.dt)} ms ({digits(1 / about.dt)} Hz)"),
         ("Network", f"{network_name(about.network)}, {about.parameters:,} parameters"),
-        ("What acts", explained(about.caveat or "")),
+        ("What acts", explain(about.caveat or "")),
         ("Training data", _data(material)),
         ("Trained for", trained),
         ("Training seed", str(config.settings.get("seed", "")) if config else ""),
@@ -107,7 +107,7 @@ def _headline(result: Simulated) -> Headline:
     entries, end = [], str(result.about.horizon)
     seconds = span(result.about.horizon * result.about.dt)
     for number, (words, (_, comparison)) in enumerate(simulated_parts(result).items()):
-        metrics = list(shown(comparison.summary).items())
+        metrics = list(shown_metrics(comparison.summary).items())
         for name, metric in metrics if number == 0 else metrics[:1]:
             median = quantity(comparison.summary.median(name), metric.unit)
             remark = f"median {median}; {relative_size(comparison.better(end, name))} than the better baseline"
@@ -123,7 +123,7 @@ def _headline(result: Simulated) -> Headline:
 def _(result: Tossed) -> Headline:
     entries, end = [], str(result.about.horizon)
     comparison, released = result.comparison, result.releases.comparison.summary
-    for name, metric in shown(comparison.summary).items():
+    for name, metric in shown_metrics(comparison.summary).items():
         first, better = quantity(released.means[name], metric.unit), relative_size(comparison.better(end, name))
         remark = f"from the first states {first}; {better} than the better baseline"
         what = f"{metric.title}: mean error over {span(result.about.horizon * result.about.dt)}"

@@ -177,7 +177,7 @@ def code(text: str) -> str:
     return element("code", text)
 
 
-def folded(summary: str, *parts: str) -> str:
+def fold(summary: str, *parts: str) -> str:
     """Return content that is collapsed until clicked."""
     return element("folded", summary, parts)
 

@@ -10,7 +10,7 @@ from neurodyn.control.starts import home_ground
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import to_yaml
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, code, folded, header, page, paragraph, section
+from neurodyn.report.page import Table, cards, code, fold, header, page, paragraph, section
 from neurodyn.report.recording import Recording, film_of, two_episodes
 from neurodyn.tasks import Task
 
@@ -39,7 +39,7 @@ def write_control_report(path: Path, task: Task, result: ControlResult, executed
             film_of(lambda: control_film(task, result, executed)),
             lead="Two episodes; not chosen by how well they went.",
         ),
-        section("Settings", folded("settings", code(to_yaml(result.settings)))),
+        section("Settings", fold("settings", code(to_yaml(result.settings)))),
     ]  # fmt: skip
     write_text(path, page(f"{result.task}: {result.planner}", body))
 

@@ -278,7 +278,7 @@ def pictures(
 
     dt = recording.robot.dt
     stride = max(1, round(1.0 / (rate * dt)))
-    shown = [_held(x.q[world, ::stride]) for x in (recording.predicted, recording.truth)]
+    shown = [_hold_finite(x.q[world, ::stride]) for x in (recording.predicted, recording.truth)]
     # One call renders both panels, with a shared camera for comparison.
     ground = recording.ground
     if ground is not None and ground.pose is not None:
@@ -349,7 +349,7 @@ def _animation(images: "list[Image.Image]", interval: float, kind: str, **option
     return buffer.getvalue()
 
 
-def _held(q: torch.Tensor) -> torch.Tensor:
+def _hold_finite(q: torch.Tensor) -> torch.Tensor:
     """Return positions with non-finite ones replaced by the last finite ones."""
     finite = torch.isfinite(q).all(-1)
     last = torch.where(finite, torch.arange(len(q)), 0).cummax(0).values

@@ -128,7 +128,7 @@ def _network(result: IdentificationFigures) -> list[str]:
     ]
 
 
-def stated(one: IdentifiedParameter) -> str:
+def phrase(one: IdentifiedParameter) -> str:
     """Return a value with its 90 % interval and unit, with as many digits as the interval supports.
 
     "5.7 N m (5.5 to 5.9)"; without an interval "about 5.7 N m".
@@ -138,15 +138,15 @@ def stated(one: IdentifiedParameter) -> str:
         return f"about {one.value * factor:.2g} {unit}".strip()
     low, high = (end * factor for end in one.interval)
     value, digits = one.value * factor, _decimals(one.value * factor, low, high)
-    return f"{_fixed(value, digits)} {unit}".strip() + f" ({_fixed(low, digits)} to {_fixed(high, digits)})"
+    return f"{_round(value, digits)} {unit}".strip() + f" ({_round(low, digits)} to {_round(high, digits)})"
 
 
 def declared(one: IdentifiedParameter) -> str:
-    """Return the declared value in the unit of `stated`."""
+    """Return the declared value in the unit of `phrase`."""
     return f"{one.nominal * _scale(one)[0]:.4g}"
 
 
-def changed(one: IdentifiedParameter) -> bool:
+def has_changed(one: IdentifiedParameter) -> bool:
     """Return whether the logs determine a quantity, within its bounds, and its declared value is not in the interval.
 
     Without an interval, a value counts as changed if it is not the declared one.
@@ -190,7 +190,7 @@ def change(one: IdentifiedParameter) -> float:
 def _changes(result: IdentificationFigures, most: int) -> list[str]:
     """Return a sentence for each kind with the largest changes, and one that names the other kinds."""
     kinds: dict[QuantityKind, list[IdentifiedParameter]] = {}
-    for one in sorted(filter(changed, result.parameters), key=change, reverse=True):
+    for one in sorted(filter(has_changed, result.parameters), key=change, reverse=True):
         summed = result.delay is not UNSET and not result.delay.split and kind_of(one.name).noun in _LATE
         if not summed and (not fnmatchcase(one.name, "payload.*") or one.name.endswith(".mass")):
             kinds.setdefault(kind_of(one.name), []).append(one)
@@ -199,7 +199,7 @@ def _changes(result: IdentificationFigures, most: int) -> list[str]:
         return ["No quantity clearly differs from its declared value."]
     own = told if len(told) <= most else told[: most - 1]
     said = [f"{_about(kind, found)}{_carrier(result, found)}." for kind, found in own]
-    return said if own is told else [*said, f"Also changed: {_listed(told[most - 1 :], _NAMED)}."]
+    return said if own is told else [*said, f"Also changed: {_list_kinds(told[most - 1 :], _NAMED)}."]
 
 
 def _carrier(result: IdentificationFigures, found: Sequence[IdentifiedParameter]) -> str:
@@ -231,17 +231,17 @@ def _convergence(result: IdentificationFigures) -> list[str]:
 def _about(kind: QuantityKind, found: Sequence[IdentifiedParameter]) -> str:
     first = found[0]
     if kind.say is not None and len(found) == 1:
-        return kind.say(kind.part(first.name), stated(first), declared(first))
+        return kind.say(kind.part(first.name), phrase(first), declared(first))
     noun = capital(kind.noun) or first.name
     named = found[:_EACH] if kind.noun else found[:1]
     if len(found) == 1:
-        return f"{_joined(noun, kind, first)} is {stated(first)}, declared {declared(first)}"
-    clauses = [f"{kind.part(one.name)} {stated(one)}" for one in named]
+        return f"{_join(noun, kind, first)} is {phrase(first)}, declared {declared(first)}"
+    clauses = [f"{kind.part(one.name)} {phrase(one)}" for one in named]
     more = f", and {len(found) - len(named)} more differ" if len(found) > len(named) else ""
     return f"{noun}: {', '.join(clauses)}; declared {' and '.join(dict.fromkeys(map(declared, named)))}{more}"
 
 
-def _joined(noun: str, kind: QuantityKind, one: IdentifiedParameter) -> str:
+def _join(noun: str, kind: QuantityKind, one: IdentifiedParameter) -> str:
     part = kind.part(one.name) if kind.noun and kind.link else ""
     return f"{noun} {kind.link} {part}" if part else noun
 
@@ -289,13 +289,13 @@ def _prediction(result: IdentificationFigures) -> list[str]:
     if None in errors.now.values():
         return [f"None of its roll-outs over {errors.seconds:g} s of kept-back motion stays finite."]
     ends = "" if errors.finite >= 1 else f"; {share(1.0 - errors.finite)} of its roll-outs diverge"
-    ends += _surpassed(errors)
+    ends += _better_model(errors)
     if None in errors.before.values():
         return [f"It predicts {errors.what}, where the roll-outs of the declaration diverge{ends}."]
     if result.chosen == DECLARED:
         return []
     compared = {
-        _PARTS.get(group, group.partition(" [")[0]): _compared(errors.before[group], now)
+        _PARTS.get(group, group.partition(" [")[0]): _comparison(errors.before[group], now)
         for group, now in errors.now.items()
     }
     if len(compared) == 1:
@@ -308,7 +308,7 @@ _PARTS = {"base [m]": "the base's position", "base [rad]": "its orientation"}
 """Groups of errors in words; others by their own name."""
 
 
-def _compared(before: float | None, now: float | None) -> str:
+def _comparison(before: float | None, now: float | None) -> str:
     """Return how an error compares with that of another model: "24 times better than"."""
     assert before is not None
     assert now is not None
@@ -319,7 +319,7 @@ def _compared(before: float | None, now: float | None) -> str:
     return "no better than"
 
 
-def _surpassed(errors: _LastErrors) -> str:
+def _better_model(errors: _LastErrors) -> str:
     """Return which other model is clearly better in any group."""
     better = {
         name: max(
@@ -367,15 +367,15 @@ def _silent(result: IdentificationFigures) -> list[str]:
     ordered = sorted(kinds.items(), key=lambda pair: -len(pair[1]))
     verb = "stays as declared" if len(silent) == 1 else "stay as declared"
     number = f"{len(silent)} of {len(result.parameters)} quantities"
-    return [f"The logs do not tell {number}, which {verb}: {_listed(ordered, _NAMED)}."]
+    return [f"The logs do not tell {number}, which {verb}: {_list_kinds(ordered, _NAMED)}."]
 
 
-def _listed(kinds: Sequence[tuple[QuantityKind, Sequence[IdentifiedParameter]]], most: int | None = None) -> str:
+def _list_kinds(kinds: Sequence[tuple[QuantityKind, Sequence[IdentifiedParameter]]], most: int | None = None) -> str:
     """Return kinds with the number of their quantities: "damping (5), encoder offset of elbow, gravity.z"."""
     words = []
     for kind, found in kinds[:most]:
         if len(found) == 1 or not kind.noun:
-            words += [_joined(kind.noun, kind, one) if kind.noun else one.name for one in found]
+            words += [_join(kind.noun, kind, one) if kind.noun else one.name for one in found]
         else:
             words.append(f"{kind.noun} ({len(found)})" if kind.link else kind.noun)
     if most is not None and kinds[most:]:
@@ -417,7 +417,7 @@ def _decimals(value: float, low: float, high: float) -> int:
     return min(least + fitting, most)
 
 
-def _fixed(value: float, decimals: int) -> str:
+def _round(value: float, decimals: int) -> str:
     text = f"{round(value, decimals):.{max(decimals, 0)}f}"
     return text.removeprefix("-") if float(text) == 0 else text
 

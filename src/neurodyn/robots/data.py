@@ -92,7 +92,7 @@ def as_logged(robot: Robot, header: StoreHeader) -> Robot:
     return robot.behind(drives) if drives else robot
 
 
-def grounded(robot: Robot, store: Store) -> Store:
+def on_declared_ground(robot: Robot, store: Store) -> Store:
     """Return a log of a floating robot on its declared ground, unless the log names another."""
     scene = robot.named_ground() if robot.spec.floating else None
     if store.header.source != "log" or store.header.scene is not None or scene is None or not scene.shapes:

@@ -245,7 +245,7 @@ def check_interval(what: str, interval: Interval) -> None:
         raise ValueError(f"{what} is [{lower:g}, {upper:g}]; valid: the lower bound first")
 
 
-def chosen(name: str, values: dict[str, float]) -> float | None:
+def choose(name: str, values: dict[str, float]) -> float | None:
     """Return the value of a name, or else of the first shell pattern that it matches; None for none."""
     if name in values:
         return values[name]

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from neurodyn.core.errors import InputError, choices
 from neurodyn.robots import Robot, asset_path
-from neurodyn.robots.sections import chosen, matching
+from neurodyn.robots.sections import choose, matching
 from neurodyn.sim.articulations import short_label
 
 K = TypeVar("K")
@@ -33,7 +33,7 @@ def added_inertia(robot: Robot, links: Sequence[str]) -> list[float]:
                 f"robot {robot.name!r}: added_inertia names {pattern!r}, which no link of {asset_path(robot).name} "
                 f"matches; valid: patterns of {choices(links)}"
             )
-    return [chosen(link, robot.added_inertia) or 0.0 for link in links]
+    return [choose(link, robot.added_inertia) or 0.0 for link in links]
 
 
 def declared_colliders(robot: Robot, labels: Mapping[K, set[str]]) -> list[K]:

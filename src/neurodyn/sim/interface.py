@@ -164,7 +164,7 @@ _UNSPECIFIED = 1e5
 """Efforts, velocities and limits from this value on count as unspecified: importers fill in 1e6."""
 
 
-def specified(value: float | None) -> float | None:
+def value_of(value: float | None) -> float | None:
     """Return an effort or velocity of an asset; None if it is unspecified."""
     return value if value is not None and 0 < value < _UNSPECIFIED else None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, among
-from neurodyn.robots.sections import chosen
+from neurodyn.robots.sections import choose
 from neurodyn.sim.asset_files import MissingMeshError, find_mesh, leave_out, parse_xml
 
 _UNREAD = ("attach", "composite", "flexcomp", "flex", "replicate")
@@ -149,7 +149,7 @@ def _set_densities(root: ElementTree.Element, densities: dict[str, float]) -> No
     """Override the densities of shapes by pattern of their names."""
     for body in root.iter("body"):
         for geom in body.findall("geom"):
-            density = chosen(geom.get("name", ""), densities)
+            density = choose(geom.get("name", ""), densities)
             if density is not None:
                 geom.attrib.pop("mass", None)
                 geom.set("density", repr(density))

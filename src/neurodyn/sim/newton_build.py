@@ -25,7 +25,7 @@ from neurodyn.sim.articulations import short_label
 from neurodyn.sim.bodies import group_bodies, merged_body, require_possible
 from neurodyn.sim.declared import added_inertia, declared_colliders, require_joints
 from neurodyn.sim.engine import import_newton, joint_kinds, shape_labels, solver_class
-from neurodyn.sim.interface import AssetJoint, Gravity, gravity_vectors, specified, specified_limits
+from neurodyn.sim.interface import AssetJoint, Gravity, gravity_vectors, specified_limits, value_of
 from neurodyn.sim.newton_asset import PreparedMjcf, prepare_mjcf
 from neurodyn.sim.scene import add_scene, material_fields
 from neurodyn.sim.urdf import prepare_urdf
@@ -65,7 +65,7 @@ def build(
     if worlds < 1:
         raise InputError(f"worlds is {worlds}; valid: at least 1")
     vectors = gravity_vectors(robot, worlds, gravity)
-    newton = import_newton(named_with_solver(robot))
+    newton = import_newton(name_with_solver(robot))
     world = build_world(robot)
     if scene is not None:
         add_scene(world, scene, robot.material)
@@ -81,7 +81,7 @@ def build(
 
 def build_world(robot: Robot) -> "newton.ModelBuilder":
     """Return the builder of one world with the robot, for a user to extend; errors: see `build`."""
-    newton, builder = import_newton(named_with_solver(robot)), import_asset(robot)
+    newton, builder = import_newton(name_with_solver(robot)), import_asset(robot)
     for index, joint in zip(moving_joints(builder), robot.joints, strict=True):
         _override(newton, builder, index, joint, robot)
     _scale_masses(builder, robot.mass_scale)
@@ -90,7 +90,7 @@ def build_world(robot: Robot) -> "newton.ModelBuilder":
     return builder
 
 
-def named_with_solver(robot: Robot) -> str:
+def name_with_solver(robot: Robot) -> str:
     """Return a robot's name and its solver, which needs Newton, for an error."""
     return f"robot {robot.name!r} (solver: {robot.simulator.solver})"
 
@@ -98,7 +98,7 @@ def named_with_solver(robot: Robot) -> str:
 def import_asset(robot: Robot) -> "newton.ModelBuilder":
     """Return the builder of one world with the robot's asset, before the declaration overrides it."""
     path = asset_path(robot)
-    import_newton(named_with_solver(robot))
+    import_newton(name_with_solver(robot))
     options = {
         "locked": robot.locked, "meshes": robot.meshes, "floating": not robot.fixed_base, "density": robot.density,
         "densities": robot.densities, "mujoco": robot.simulator.solver == "mujoco",
@@ -166,7 +166,7 @@ def imported_joint(builder: "newton.ModelBuilder", index: int, name: str, kind: 
         return AssetJoint(name, kind)
     dof = builder.joint_qd_start[index]
     limits = specified_limits(*(float(getattr(builder, f"joint_limit_{end}")[dof]) for end in ("lower", "upper")))
-    effort, velocity = (specified(float(getattr(builder, f"joint_{x}_limit")[dof])) for x in ("effort", "velocity"))
+    effort, velocity = (value_of(float(getattr(builder, f"joint_{x}_limit")[dof])) for x in ("effort", "velocity"))
     return AssetJoint(name, kind, *limits, effort, velocity, armature=float(builder.joint_armature[dof]))
 
 

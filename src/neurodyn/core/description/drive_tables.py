@@ -86,10 +86,10 @@ def read_drives(given: Any, folder: Path) -> Any:
     drives = read_drive_table(folder / given) if isinstance(given, str) else given
     if not isinstance(drives, Mapping):
         return drives
-    return {joint: _named(one) if isinstance(one, Mapping) and "servo" in one else one for joint, one in drives.items()}
+    return {joint: _servo(one) if isinstance(one, Mapping) and "servo" in one else one for joint, one in drives.items()}
 
 
-def _named(drive: Mapping[str, Any]) -> dict[str, Any]:
+def _servo(drive: Mapping[str, Any]) -> dict[str, Any]:
     usual = Drive()
     known = SERVOS[str(drive["servo"])].drive
     own = {name: value for name, value in to_dict(known).items() if getattr(known, name) != getattr(usual, name)}

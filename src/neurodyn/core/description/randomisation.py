@@ -91,7 +91,7 @@ def randomised_quantities(
     for text in texts:
         left, given, right = text.partition("=")
         if not given or not left or not right:
-            raise _malformed(text)
+            raise _malformed_error(text)
         draw = _range(text, right)
         if draw["each"] == "step" and not stepwise:
             raise InputError(f"randomise {text!r}: {left} is a quantity of the robot; valid: one draw an episode")
@@ -113,7 +113,7 @@ def is_run(text: str) -> bool:
     return "=" not in text
 
 
-def _malformed(text: str) -> InputError:
+def _malformed_error(text: str) -> InputError:
     return InputError(f"randomise {text!r} is malformed; valid: {_FORMS}")
 
 
@@ -127,7 +127,7 @@ def _range(text: str, right: str) -> dict[str, Any]:
         else:
             numbers = float(first), float(rest.pop(0))
     except (ValueError, IndexError):
-        raise _malformed(text) from None
+        raise _malformed_error(text) from None
     words = {word: word in rest for word in ("one", *_EACH)}
     rest = [word for word in rest if word not in words]
     fields = {"change": change, "one": words["one"], "each": next((often for often in _EACH if words[often]), None)}

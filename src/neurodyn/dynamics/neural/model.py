@@ -29,7 +29,7 @@ from neurodyn.dynamics.ensemble import (
     Turns,
     between_marks,
     deviation,
-    followed,
+    member_rows,
 )
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.neural.base_prediction import GRAVITY, BasePrediction
@@ -284,7 +284,7 @@ class NeuralDynamics(EnsembleDynamics):
         """Return the network's outputs for the worlds."""
         if self.members == 1:
             return Outputs(y)
-        return Outputs(followed(y, carry.member), y) if carry.groups is None else Outputs(carry.groups.scatter(y))
+        return Outputs(member_rows(y, carry.member), y) if carry.groups is None else Outputs(carry.groups.scatter(y))
 
     @property
     def _frames(self) -> "CompiledFrames":

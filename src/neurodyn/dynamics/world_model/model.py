@@ -22,7 +22,7 @@ from neurodyn.dynamics.ensemble import (
     between_marks,
     bound_softly,
     deviation,
-    followed,
+    member_rows,
 )
 from neurodyn.dynamics.world_model.observation import WorldObservation
 from neurodyn.geometry.tensors import Controls, WorldMask
@@ -241,9 +241,9 @@ class WorldModel(EnsembleDynamics):
         changes = torch.addcmul(self.shift, self.net.means(inputs, top), self.scale)
         logits = self.net.event_logits(top)
         spread = self._std(self.net.log_stds(top)) * self.calibration_scales[0]
-        following = x + followed(changes, carry.member)
+        following = x + member_rows(changes, carry.member)
         if noise is not None:
-            following = torch.addcmul(following, followed(spread, carry.member), noise)
+            following = torch.addcmul(following, member_rows(spread, carry.member), noise)
         chances = None if logits is None else logits.sigmoid().mean(0)
         step = Step(
             self.observation.state(following),

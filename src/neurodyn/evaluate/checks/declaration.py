@@ -14,7 +14,7 @@ from neurodyn.evaluate.records import ErrorSummary
 from neurodyn.evaluate.rollouts import chosen_split, log_starts, roll_along_log, split_name
 from neurodyn.evaluate.run import open_robot_log
 from neurodyn.learn.neural.settings import MANY_CONTACT_POINTS, contact_point_advice, network_inputs
-from neurodyn.robots.data import grounded
+from neurodyn.robots.data import on_declared_ground
 
 SLOW = 300.0
 """Steps per CPU-second below which a million transitions take about an hour."""
@@ -95,7 +95,7 @@ def check_log(subject: Subject) -> CheckResult:
     if subject.data is None:
         return CheckResult(findings=[])
     robot, store = open_robot_log(subject.robot, subject.data)
-    store, dynamics = grounded(robot, store), AnalyticDynamics(robot, device=subject.device)
+    store, dynamics = on_declared_ground(robot, store), AnalyticDynamics(robot, device=subject.device)
     split, frames, context = chosen_split(store, None), max(1, round(_SECONDS / robot.dt)), dynamics.spec.context
     starts, _ = log_starts(store, split, context, frames, _STARTS)
     path = roll_along_log(dynamics, store, starts)

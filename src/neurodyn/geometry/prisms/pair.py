@@ -270,7 +270,7 @@ def _above(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, up: wp.vec3d):
 
 
 @wp.func
-def _parted(
+def _separate(
     body: Body, best: Pair, normal: wp.vec3d, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, along: wp.vec3d,
     across: wp.vec3d, across_too: wp.vec3d,
 ):  # fmt: skip
@@ -301,7 +301,7 @@ def _parting(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, up: wp.vec3d):
     axis = column(body.rotation, 2)
     best = Pair()
     best.distance = wp.float64(-1e30)
-    best = _parted(body, best, up, a, b, c, none, b - a, c - a)
+    best = _separate(body, best, up, a, b, c, none, b - a, c - a)
     middle = (a + b + c) / wp.float64(3.0)
     for edge in range(3):
         start, stop = side_of(edge, a, b, c)
@@ -309,16 +309,16 @@ def _parting(body: Body, a: wp.vec3d, b: wp.vec3d, c: wp.vec3d, up: wp.vec3d):
         wall = wp.normalize(wp.cross(side, down))
         if wp.dot(wall, start - middle) < zero:
             wall = -wall
-        best = _parted(body, best, wall, a, b, c, none, side, down)
+        best = _separate(body, best, wall, a, b, c, none, side, down)
         normal = wp.cross(axis, side)
         if body.half[2] > zero and wp.length(normal) > _SHORT:
             normal = wp.normalize(normal)
             if normal[2] < zero:
                 normal = -normal
-            best = _parted(body, best, normal, a, b, c, axis, side, none)
+            best = _separate(body, best, normal, a, b, c, axis, side, none)
     normal = wp.cross(axis, down)
     if body.half[2] > zero and wp.length(normal) > _SHORT:
         normal = wp.normalize(normal)
-        best = _parted(body, best, normal, a, b, c, axis, down, none)
-        best = _parted(body, best, -normal, a, b, c, axis, down, none)
+        best = _separate(body, best, normal, a, b, c, axis, down, none)
+        best = _separate(body, best, -normal, a, b, c, axis, down, none)
     return in_the_middle(best, body.radius)

@@ -228,7 +228,7 @@ def _frame_text(
     kept = [("", nq, hidden, 0), ("", first + nv, size - first - nv, hidden)]
     kept = [part for part in kept if part[2]] if memory else []
 
-    def copied(into: bool) -> str:
+    def copy_code(into: bool) -> str:
         lines = []
         for name, start, count, offset in (*parts, *kept):
             other = (name if into else f"{name}_next") if name else kept_in[not into]
@@ -240,13 +240,13 @@ def _frame_text(
         [
             f"real s[{size}]; real after[{size}];",
             f"real last[{nv}]; real change[{nv}]; bool warm = false;" if re.search(r"\bwarm\b", body) else "",
-            copied(True),
+            copy_code(True),
             *before,
             f"for (int substep = 0; substep < {frame.substeps}; ++substep) {{",
             body,
             f"for (int i = 0; i < {size}; ++i) s[i] = after[i];",
             "}",
-            copied(False),
+            copy_code(False),
         ]
     )
 

@@ -152,7 +152,7 @@ class SurfaceContacts:
             compliance, margin = compliance_of(given.__getitem__, "solref", "solimp", dt), given["margin"]
             weight = (first[12] + second[12]) * given["edge"]
             made: list[Any] = []
-            placed = _placed(first, item[1:16]), _placed(second, item[16:])
+            placed = _place(first, item[1:16]), _place(second, item[16:])
             for touch in collide(*placed, margin + given["gap"]):
                 depth = margin - touch.distance
                 made += [*touch.position, *touch.normal, *tangent(touch.normal), depth]
@@ -336,6 +336,6 @@ def _point(pose: Sequence[Any], own: Sequence[Any]) -> Vector:
     return array(pose[9:12]) + array(pose[:9]).reshape(3, 3) @ array(own)
 
 
-def _placed(pose: Sequence[Any], own: Sequence[Any]) -> PlacedShape:
+def _place(pose: Sequence[Any], own: Sequence[Any]) -> PlacedShape:
     rotation = array(pose[:9]).reshape(3, 3) @ array(own[3:12]).reshape(3, 3)
     return PlacedShape(_point(pose, own[:3]), rotation, array(own[12:15]), own[15:])

@@ -161,7 +161,7 @@ class SoftContactModel(ContactModel):
             solution = _solve(contacts, inertia, free, touching, damping, limits, frictions, rows, cones)
             forces = solution[len(free) :]
             _note_pushes(contacts, inertia, cones, forces[3 * len(touching) :])
-            named, own = _named(cones, forces[3 * len(touching) :])
+            named, own = _named_forces(cones, forces[3 * len(touching) :])
             pushing = [*touching, *named], [*forces[: 3 * len(touching)], *own]
             acceleration = _with_networks(contacts, inertia, solution[: len(free)], *pushing)
         acceleration = _damp(contacts, inertia, acceleration)
@@ -384,7 +384,7 @@ def _solve(
     return list(apply_loop(graph, constraint_loop(structure), given))
 
 
-def _named(cones: Sequence[Cones], forces: Sequence[Any]) -> tuple[list[_Contact], list[Any]]:
+def _named_forces(cones: Sequence[Cones], forces: Sequence[Any]) -> tuple[list[_Contact], list[Any]]:
     """Return the contacts of points among contacts by surface, and their forces."""
     of_points, own, first = [], [], 0
     for group in cones:

@@ -115,7 +115,7 @@ def _touch(
     by, on = (first, second) if of_first else (second, first)
     constants = f"contact.{pair.name}"
 
-    def named(what: str, values: Vector) -> Vector:
+    def define_named(what: str, values: Vector) -> Vector:
         return array([scope.define(f"contact.{name}.{what}.{x}", v) for x, v in zip("xyz", values, strict=True)])
 
     def in_body(link: int, point: Vector) -> Vector:
@@ -129,13 +129,13 @@ def _touch(
     depth = scope.define(f"contact.{name}.depth", depth)
     # The named normal is the second shape's outward normal, whichever shape has the corner.
     side = 1.0 if of_first else -1.0
-    normal = links.to_world(second, named("outward", links.to_body(second, side * outward)))
-    place = named("place", in_body(second, centre - pointed.radius * outward))
+    normal = links.to_world(second, define_named("outward", links.to_body(second, side * outward)))
+    place = define_named("place", in_body(second, centre - pointed.radius * outward))
     point = links.poses[second].origin + links.arm(second, place)
     arms = point - links.poses[first].origin, point - links.poses[second].origin
     moving = links.velocity(first, arms[0]) - links.velocity(second, arms[1])
     approach = dot(normal, moving)
-    slip = links.to_world(second, named("slip", links.to_body(second, moving - approach * normal)))
+    slip = links.to_world(second, define_named("slip", links.to_body(second, moving - approach * normal)))
     return PointContact(name, first, arms[0], normal, depth, approach * normal + slip, second, arms[1], constants)
 
 

@@ -20,8 +20,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.geometry.tensors import Positions, Torques, Velocities
 from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.drives.friction import dry_friction, smooth_friction
-from neurodyn.multibody.passive import curved, polynomial
-from neurodyn.multibody.scope import StepMemory, delayed
+from neurodyn.multibody.passive import is_curved, polynomial
+from neurodyn.multibody.scope import StepMemory, delay
 from neurodyn.multibody.trace import absolute, arctan2, cos, exp, maximum, minimum, select_less, sin
 
 
@@ -34,7 +34,7 @@ def passive_torque(link: Link, quantity: Quantity, q: Any, qd: Any, *, constrain
     contact model constrains them (`constrained`).
     """
     name = link.joint.name
-    torque = -(polynomial(link, quantity, name, "damping", absolute(qd) if curved(link) else qd) * qd)
+    torque = -(polynomial(link, quantity, name, "damping", absolute(qd) if is_curved(link) else qd) * qd)
     if not constrained:
         torque = torque - smooth_friction(quantity(f"{name}.friction"), qd)
     if link.stiffness_square or link.stiffness_cube:
@@ -108,7 +108,7 @@ def drive_torque(
         # Forces are evaluated at the start of a step, the midpoint between velocities (leapfrog), so the command is
         # averaged over half a step to either side.
         line = memory.delay_line(f"{name} command", command, int(drive.longest_held_delay / step + 0.5 - 1e-9) + 2)
-        command = delayed(line, number("delay") * (1.0 / step) + 0.5)
+        command = delay(line, number("delay") * (1.0 / step) + 0.5)
     command = define(f"command.{joint.name}", command)
     law = DRIVE_KINDS[drive.kind]
     assert law.torque is not None
@@ -125,7 +125,7 @@ def drive_torque(
         command = _beyond_band(law, command, q, number("dead_band"))
     torque = law.torque(number, command, q, qd)
     torque = torque if law.back_emf is not None else number("gain") * torque
-    torque = _supplied(drive, law, number, torque, lambda: (command, q, qd))
+    torque = _supply(drive, law, number, torque, lambda: (command, q, qd))
     if drive.updates is not UNSET:
         torque = _hold(name, torque, memory, substeps, drive.updates)
     free, torque = torque, _saturate(drive, number, torque, qd)
@@ -134,7 +134,7 @@ def drive_torque(
     damping: Any = 0.0
     if law.damping is not None and drive.lag is None and not drive.elastic and drive.updates is UNSET:
         damping = number("gain") * law.damping(number, command, q, qd)
-        damping = damping if drive.supply is UNSET else _switched(number("supply"), damping)
+        damping = damping if drive.supply is UNSET else _switch(number("supply"), damping)
         if torque is not free:  # no damping at a limit, as in MuJoCo
             damping = select_less(absolute(torque - free), 1e-12, damping, 0.0)
     if drive.lag is not None:
@@ -160,17 +160,17 @@ def _beyond_band(law: DriveLaw, command: Any, q: Any, band: Any) -> Any:
     return error if law.command == "target" else q + error
 
 
-def _supplied(drive: Drive, law: DriveLaw, number: Number, torque: Any, at: Callable[[], tuple[Any, Any, Any]]) -> Any:
+def _supply(drive: Drive, law: DriveLaw, number: Number, torque: Any, at: Callable[[], tuple[Any, Any, Any]]) -> Any:
     """Return a law's torque with the back-EMF at a command, position and velocity, and at the supply of the drive."""
     if law.back_emf is None:
-        return torque if drive.supply is UNSET else _switched(number("supply"), torque)
+        return torque if drive.supply is UNSET else _switch(number("supply"), torque)
     back_emf = law.back_emf(number, *at())
     if drive.supply is UNSET:
         return torque - back_emf
-    return number("supply") * torque - _switched(number("supply"), back_emf)
+    return number("supply") * torque - _switch(number("supply"), back_emf)
 
 
-def _switched(supply: Any, value: Any) -> Any:
+def _switch(supply: Any, value: Any) -> Any:
     return select_less(_OFF, supply, value, 0.0)
 
 

@@ -16,7 +16,7 @@ from neurodyn.core.description.couplings import TENDON, Obstacle, Strand, Tendon
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.articulated import Quantity
 from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, is_zero, sparse
-from neurodyn.multibody.passive import curved, damping_slope, polynomial
+from neurodyn.multibody.passive import damping_slope, is_curved, polynomial
 from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons.attachments import AttachedMotion, AttachedPoint
@@ -154,7 +154,7 @@ def tendon_torques(tendons: Mapping[str, TendonMotion], scope: Scope) -> SparseR
         stretch = maximum(length - scope(f"{name}.slack.upper"), 0.0) - maximum(
             scope(f"{name}.slack.lower") - length, 0.0
         )
-        rate = absolute(velocity) if curved(motion.tendon) else velocity
+        rate = absolute(velocity) if is_curved(motion.tendon) else velocity
         stiffness = polynomial(motion.tendon, scope, name, "stiffness", stretch)
         pull = stiffness * stretch + polynomial(motion.tendon, scope, name, "damping", rate) * velocity
         force = scope.define(f"{name}.force", -pull)

@@ -264,7 +264,7 @@ def recurrence_source(sizes: ProgramSizes, step: Step) -> ProgramSource:
     zero = graph.constant(0.0).index
     pairs = zip(lefts, gradients, strict=True)
     changes = [(left, gradient) for left, gradient in pairs if gradient.index != zero or left.endswith(" =")]
-    taped = {index: sizes.state + i for i, index in enumerate(_taped(graph, after, [value for _, value in changes]))}
+    taped = {index: sizes.state + i for i, index in enumerate(_tape(graph, after, [value for _, value in changes]))}
     lengths["nk"] = sizes.state + len(taped)
     numbers = {**lengths, **{f"{name}_": max(length, 1) for name, length in lengths.items()}, "nw": sizes.weights}
     # The new state replaces the old one after all of it is computed.
@@ -371,7 +371,7 @@ def _around(
     return before, body, known
 
 
-def _taped(graph: Graph, step: Sequence[Scalar], adjoint: Sequence[Scalar]) -> list[int]:
+def _tape(graph: Graph, step: Sequence[Scalar], adjoint: Sequence[Scalar]) -> list[int]:
     """Return the expensive nodes of a step that its adjoint also needs."""
     still = live_nodes(graph, [x.index for x in _frontier(graph, [*step, *adjoint])])
     forward = live_nodes(graph, [graph.lift(x).index for x in step], still)

@@ -37,7 +37,7 @@ from neurodyn.evaluate.run_comparison import (
     run_settings,
     training_of,
 )
-from neurodyn.evaluate.run_figures import Say, said
+from neurodyn.evaluate.run_figures import Say, print_line
 from neurodyn.learn.manifest import DEFAULT_ALGORITHM
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.nets.networks import weights_in
@@ -352,7 +352,7 @@ def policy_figures(
     dynamics: tuple[str, ...] = (),
     episodes: int = EPISODES,
     seed: int = SEED,
-    say: Say = said,
+    say: Say = print_line,
     **asked: Any,
 ) -> RunFigures:
     """Measure a policy, or read an earlier measurement of the same kind.

@@ -377,12 +377,12 @@ def _record_robot(
         raise stopped
     written = int(table["length"].sum())
     if not tracked:  # the file holds no rewards
-        return written, plan.outcomes([_scored(plan.task, episodes) for episodes in played])
+        return written, plan.outcomes([_score_sensed(plan.task, episodes) for episodes in played])
     ended = [_recorded_outcomes(table[table["group"] == number], rewards) for number in range(len(plan.behaviours))]
     return written, plan.outcomes([[one] if len(one.returns) else [] for one in ended])
 
 
-def _scored(task: Task, episodes: Sequence[tuple[EpisodeOutcomes, SensedEpisode]]) -> list[EpisodeOutcomes]:
+def _score_sensed(task: Task, episodes: Sequence[tuple[EpisodeOutcomes, SensedEpisode]]) -> list[EpisodeOutcomes]:
     """Return outcomes on a robot that nobody tracks, by the estimated states of its base where there is no truth."""
     outcomes = [outcome for outcome, _ in episodes]
     if not any(bool(outcome.returns.isnan().any()) for outcome in outcomes):

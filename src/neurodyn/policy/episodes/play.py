@@ -174,10 +174,10 @@ def _robot_path(task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynam
     robot_dynamics.dynamics.rehearse(lambda: run(REHEARSED))
     path = run(frames)
     robot_dynamics.dynamics.stop()
-    return path if robot_dynamics.dynamics.base is None else _estimated(task, path, robot_dynamics.dynamics, frames)
+    return path if robot_dynamics.dynamics.base is None else _estimate_path(task, path, robot_dynamics.dynamics, frames)
 
 
-def _estimated(task: Task, path: _Path, robot: RobotDynamics, frames: int) -> _Path:
+def _estimate_path(task: Task, path: _Path, robot: RobotDynamics, frames: int) -> _Path:
     """Return the path of a robot that nobody tracks, along the estimated states of its base, if they are known."""
     assert path.sensed is not None
     path.sensed.end(robot)

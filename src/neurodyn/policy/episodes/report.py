@@ -36,7 +36,7 @@ from neurodyn.report.page import (
     code,
     facts,
     figure,
-    folded,
+    fold,
     grid,
     header,
     page,
@@ -331,7 +331,7 @@ def _gradients(lines: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _config(folder: Path) -> str:
     with contextlib.suppress(OSError):
-        return section("Configuration", folded("config.yaml", code((folder / "config.yaml").read_text("utf-8"))))
+        return section("Configuration", fold("config.yaml", code((folder / "config.yaml").read_text("utf-8"))))
     return ""
 
 

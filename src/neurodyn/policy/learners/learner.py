@@ -54,7 +54,7 @@ from neurodyn.policy.trust.judging import Judging, findings_of_training
 from neurodyn.policy.trust.support import FrameSample, LogDensity, PolicySupport, return_loss_share, share_out_of_range
 from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.policy.worlds.randomisation import Randomisation, open_randomisation, seen_by_critic
-from neurodyn.robots.data import grounded, open_robot_data
+from neurodyn.robots.data import on_declared_ground, open_robot_data
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Task
 from neurodyn.tasks.observations import CRITIC, POLICY
@@ -227,7 +227,7 @@ class PolicyLearner(Learner):
         with contextlib.suppress(InputError):
             robot = self._task.declaration()
             names = training_logs(self._training_dynamics.name)
-            return Mixture.of([grounded(robot, open_robot_data(robot, name)) for name in names])
+            return Mixture.of([on_declared_ground(robot, open_robot_data(robot, name)) for name in names])
         return None
 
     @cached_property

@@ -39,7 +39,7 @@ from neurodyn.policy.online_learning.rounds import EarlierRounds, RoundInProgres
 from neurodyn.policy.online_learning.settings import OnlineSettings
 from neurodyn.policy.requests import OnlineRequest
 from neurodyn.report.numbers import MISSING
-from neurodyn.report.page import Table, cards, code, figure, folded, grid, header, page, paragraph, section
+from neurodyn.report.page import Table, cards, code, figure, fold, grid, header, page, paragraph, section
 from neurodyn.report.plots import PREDICTED, THIRD, TRUTH, PlotCurve, plot
 
 
@@ -53,7 +53,7 @@ def render_page(out: Path, result: OnlineResult) -> str:
         cards(_headline(result)),
         section("Rounds", grid(_plots(result)), rounds_table(result).html(), lead=_LEAD),
         section("Ends of episodes", ends_table(result).html()),
-        section("Configuration", folded("config.yaml", code((out / "config.yaml").read_text("utf-8")))),
+        section("Configuration", fold("config.yaml", code((out / "config.yaml").read_text("utf-8")))),
     ]
     return page(f"{result.task}: {out.name}", body)
 

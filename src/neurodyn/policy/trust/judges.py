@@ -159,14 +159,14 @@ class Judges:
     def some(self, rows: slice) -> "Judges":
         """Return some of the judges."""
         chosen = SampledDraws(self.draws.names, self.draws.rows[rows], in_turn=True)
-        return replace(self, draws=chosen, text=_described(len(chosen.rows)))
+        return replace(self, draws=chosen, text=_description(len(chosen.rows)))
 
     def means(self, returns: Tensor) -> list[float]:
         """Return the mean return of each judge, from those of the worlds, shape [worlds]."""
         return [float(returns[k :: self.count].double().mean()) for k in range(self.count)]
 
 
-def _described(count: int) -> str:
+def _description(count: int) -> str:
     return f"{count} models fitted to other episodes"
 
 
@@ -179,7 +179,7 @@ def judges_of(resolved: ResolvedDynamics) -> Judges | None:
         return None
     draws = SampledDraws(tuple(columns), torch.stack([columns[name].float() for name in columns], 1), in_turn=True)
     freed = replace(resolved, dynamics=resolved.dynamics.freeing(draws.names))
-    return Judges(freed, draws, _described(len(draws.rows)))
+    return Judges(freed, draws, _description(len(draws.rows)))
 
 
 def interval_of(returns: Tensor, count: int, misfit: float) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from neurodyn.core.errors import InputError, choices, suggested_file
 from neurodyn.robots.declaration import ASSET_SUFFIXES
 from neurodyn.sim.articulations import short_label
 from neurodyn.sim.engine import import_mujoco, import_newton, joint_kinds
-from neurodyn.sim.interface import AssetJoint, specified
+from neurodyn.sim.interface import AssetJoint, value_of
 from neurodyn.sim.mujoco.actuators import read_drives
 from neurodyn.sim.mujoco.articulation import BodyTree, compiled_joint
 from neurodyn.sim.mujoco.asset import compile_asset, read_spec
@@ -339,14 +339,14 @@ def _drive_limits(joint: ElementTree.Element) -> tuple[float | None, float | Non
     """Return the effort and velocity of a URDF joint; None if unspecified."""
     limit = joint.find("limit")
     effort, velocity = (None if limit is None else float(limit.get(what, "0")) for what in ("effort", "velocity"))
-    return specified(effort), specified(velocity)
+    return value_of(effort), value_of(velocity)
 
 
 def _effort_notes(joint: "_Joint") -> list[str]:
     """Return what is said about the effort of a joint that its URDF leaves unknown."""
     limit = joint.element.find("limit")
     text = None if limit is None else limit.get("effort")
-    if joint.kind == "fixed" or joint.element.find("mimic") is not None or specified(float(text or "nan")) is not None:
+    if joint.kind == "fixed" or joint.element.find("mimic") is not None or value_of(float(text or "nan")) is not None:
         return []
     what = "no effort" if text is None else f"an effort of {text}"
     return [f"{joint.name} is not driven: its <limit> gives {what}; add it to `actuated` with its own"]

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from neurodyn.core.errors import InputError, among, choices, notice, suggestion
-from neurodyn.robots.sections import chosen
+from neurodyn.robots.sections import choose
 from neurodyn.sim.asset_files import leave_out, parse_xml
 from neurodyn.sim.bodies import require_possible
 from neurodyn.sim.engine import collect_warnings, import_mujoco
@@ -58,7 +58,7 @@ def read_spec(
     for seen in (*spec.geoms, *spec.sites, *spec.tendons):
         seen.material = ""
     for geom in spec.geoms:
-        given = chosen(geom.name, densities or {})
+        given = choose(geom.name, densities or {})
         if given is not None:
             geom.density, geom.mass = given, float("nan")
     spec.compiler.discardvisual = True
