@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The worn ant as robots in the field are: encoders and an IMU, and nobody tracks its base.
+"""The worn ant as robots in the field are: encoders and an IMU, without motion capture.
 
 neurodyn policy train ant-run --observe sensors --dynamics hybrid --out policies/sensed
 neurodyn policy play policies/sensed --on examples/sensed_ant.py:SensedAnt --out sensed.html

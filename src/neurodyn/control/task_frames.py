@@ -72,7 +72,7 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
     terms = task.reward(by, memory, action)
     parts = torch.stack(list(terms.values()))
     reward = parts.sum(0)
-    known = reward[:, None] if now.judged is None else None  # a robot whose base nobody tracks has no reward
+    known = reward[:, None] if now.judged is None else None  # a robot without motion capture has no reward
     end = ending(task, bounds, step, by, memory, known)
     return _settle(task, end, reward, tuple(terms), parts)
 

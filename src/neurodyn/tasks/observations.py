@@ -77,7 +77,7 @@ class ObservationTerm:
         scale: Factor on the values.
         clip: Range to which values are clipped before scaling; None for none.
         sensor: What a robot has to know it (`tasks.sensing.KNOWLEDGE`), such as "encoder" or "command"; "" if that
-            follows from a known quantity or name, or if nobody on board knows it.
+            follows from a known quantity or name, or if no sensor on board gives it.
         bias: Half the width of an offset of each column, drawn per episode in training.
         delay: Time by which its values are late in training [s].
         rate: Values per second, each held until the next [Hz]; None for one in every frame.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole states of a robot that nobody tracks, for planners and policies that need them: those of a causal filter."""
+"""Estimates of a causal filter, for planners and policies of the state on a robot without motion capture."""
 
 from dataclasses import replace
 

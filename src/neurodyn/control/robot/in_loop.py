@@ -148,7 +148,7 @@ def of_joints(spec: StateSpec, names: Sequence[str]) -> Sequence[str]:
 
 
 def column_map(spec: StateSpec, sensed: Sequence[str] | None = None) -> ColumnMap:
-    """Return the column map of a log; `sensed` are its columns if nobody tracks the base."""
+    """Return the column map of a log; `sensed` are its columns if the base is unmeasured."""
     floating: dict[str, FloatingColumns | Literal["unmeasured"]] = {}
     positions: dict[str, Column] = {}
     velocities: dict[str, Column | Literal["differentiate"]] = {}
@@ -219,7 +219,7 @@ class RobotDynamics(Dynamics):
         process: The robot's process.
         limits: Limits of its commands and states.
         late: Whether the last step in real time took longer than a frame and a half, because its command came late.
-        base: What is sensed of a base that nobody tracks; None if pose and velocity are measured.
+        base: What is sensed of a base without motion capture; None if pose and velocity are measured.
         rehearses: Whether the robot stays still while a loop computes its first frames, which are slow until everything
             is compiled and cached: starts are the declared ones, and steps change nothing.
     """
@@ -309,7 +309,7 @@ class RobotDynamics(Dynamics):
         return None if self._simulation is None else self._simulation._seen_points
 
     def reader(self, environment: Environment | None = None) -> StateReader:
-        """Return a reader of quantities, of what is sensed if nobody tracks the base."""
+        """Return a reader of quantities, of what is sensed if the base is unmeasured."""
         whole = super().reader(environment)
         return whole if self.base is None else SensedReader(whole, self.base)
 
@@ -378,7 +378,7 @@ class RobotDynamics(Dynamics):
         return carry, Step(state=measured, applied=command[None])
 
     def follow(self, model: HybridDynamics | None = None) -> None:
-        """Estimate the state of a base that nobody tracks in every frame, for those who need it.
+        """Estimate the state of a base without motion capture in every frame, for those who need it.
 
         `model` is the one that it is estimated by; None for the declared one.
 
@@ -576,7 +576,7 @@ def plant_of(
 ) -> Iterator[ResolvedDynamics]:
     """Open a planner's plant: dynamics by name, or a robot of a user's class, whose log is `log_file(out)`.
 
-    `model` is the planner's; if nobody tracks the robot's base, that is estimated by it.
+    `model` is the planner's; if the base is unmeasured, it is estimated by it.
 
     Raises:
         InputError: There is no such plant.

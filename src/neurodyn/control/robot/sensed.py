@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Robots that nobody tracks: encoders and an IMU in place of the pose and velocity of their base.
+"""Robots without motion capture: encoders and an IMU in place of the pose and velocity of their base.
 
 Such a robot returns the positions (and velocities) of its joints, `ANGULAR_VELOCITY`, and `ORIENTATION` or `DIRECTION`,
 in the axes of its IMU. Policies of sensors (`tasks.sensing`) need no more. Rewards and failures often do: a stand-in
@@ -35,13 +35,13 @@ STREAMS = (Stream(name="imu", kind="imu", averaged=(SPECIFIC_FORCE,)), Stream(na
 FORCE = slice(3, 6)
 """Columns of the specific force among theirs; in a log, a row has the mean over the frame that begins there."""
 UNKNOWN = ("base_position", "base_height", "base_linear_velocity", "contact", "contact_height", "contact_speed")
-"""Quantities that nobody measures."""
+"""Quantities that are not measured."""
 _STILL = 1e-6
 
 
 @dataclass(frozen=True)
 class SensedReading:
-    """Readings of a robot whose base nobody tracks.
+    """Readings of a robot without motion capture.
 
     Attributes:
         gyroscope: Angular velocity, axes of the IMU [rad/s], shape [3].
@@ -159,7 +159,7 @@ class SensedBase:
         return [*self._place.tolist(), *base.tolist(), *q], [0.0, 0.0, 0.0, *spin.tolist(), *qd]
 
     def leave_out(self, q: Tensor, qd: Tensor) -> tuple[Tensor, Tensor]:
-        """Return positions and velocities with NaN in the columns of the base, which nobody measured."""
+        """Return positions and velocities with NaN in the columns of the unmeasured base."""
         joint = self._spec.joints[0]
         q, qd = q.clone(), qd.clone()
         q[..., : joint.nq] = qd[..., : joint.nv] = math.nan
@@ -186,7 +186,7 @@ def _upright(down: Tensor, heading: float) -> Tensor:
 
 
 class SensedReader(StateReader):
-    """Reads the quantities of a robot whose base nobody tracks, and those by which its episodes are judged."""
+    """Reads the quantities of a robot without motion capture, and those by which its episodes are judged."""
 
     def __init__(self, reader: StateReader, base: SensedBase) -> None:
         """Wrap the reader of a tracked robot."""
@@ -230,7 +230,7 @@ def _missing(name: str):  # noqa: ANN202
 
 
 def unscored(task: Task) -> str:
-    """Return in words why episodes of a robot whose base nobody tracks cannot be scored; "" if they can."""
+    """Return in words why episodes of a robot without motion capture cannot be scored; "" if they can."""
     needed = [name for name in task.needs if name in UNKNOWN] + (["contact"] if task.contacts else [])
     return (
         f"episodes are not scored, because these are not measured: {', '.join(dict.fromkeys(needed))}" if needed else ""

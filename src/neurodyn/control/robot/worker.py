@@ -54,7 +54,7 @@ class RobotInterface(Protocol):
     """Longest time that `observe` or `command` may take, and that a robot in real time moves on without a new command
     [s]; by default five frames, at least 0.2 s, and 30 s if not `realtime`."""
     base: Literal["measured", "unmeasured"] = "measured"
-    """Whether pose and velocity of a floating base are in "q" and "qd", or nobody tracks it: then they hold the other
+    """Whether "q" and "qd" have pose and velocity of a floating base; if it is unmeasured, they hold the other
     joints alone, and `observe` also returns what its IMU reads, in its axes."""
     reset_seconds: float = 60.0
     """Longest time that `reset` may take [s]; by default 60."""

@@ -383,7 +383,7 @@ def _record_robot(
 
 
 def _score_sensed(task: Task, episodes: Sequence[tuple[EpisodeOutcomes, SensedEpisode]]) -> list[EpisodeOutcomes]:
-    """Return outcomes on a robot that nobody tracks, by the estimated states of its base where there is no truth."""
+    """Return outcomes on a robot without motion capture, by estimated states where true ones are unknown."""
     outcomes = [outcome for outcome, _ in episodes]
     if not any(bool(outcome.returns.isnan().any()) for outcome in outcomes):
         return outcomes

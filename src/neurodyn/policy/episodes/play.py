@@ -178,7 +178,7 @@ def _robot_path(task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynam
 
 
 def _estimate_path(task: Task, path: _Path, robot: RobotDynamics, frames: int) -> _Path:
-    """Return the path of a robot that nobody tracks, along the estimated states of its base, if they are known."""
+    """Return the path of a robot without motion capture, along the estimated states of its base, if they are known."""
     assert path.sensed is not None
     path.sensed.end(robot)
     [found], why = score(task, [path.sensed])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Returns of episodes on a robot that nobody tracks, by the states of its base that its sensors and a model imply.
+"""Returns of episodes on a robot without motion capture, by the states of its base that its sensors and a model imply.
 
 Rewards need what no policy of sensors sees, such as the velocity of the base. After an episode, the smoother of
 `neurodyn.estimate` gives it from the logged readings; rewards and followed commands are computed along these states.
@@ -25,7 +25,7 @@ from neurodyn.tasks import Memory, Task
 
 @dataclass
 class SensedEpisode:
-    """An episode on a robot that nobody tracks.
+    """An episode on a robot without motion capture.
 
     Attributes:
         memories: The task's memory at the start of each frame.

@@ -223,7 +223,7 @@ def model_error(model: Dynamics, log: Store) -> tuple[float | None, float]:
 
     Returns:
         The error of the finite forecasts, and their share; (None, 1.0) if no episode is long enough, nothing moves or
-        nobody tracks the base, and (None, 0.0) if no forecast is finite.
+        the base is unmeasured, and (None, 0.0) if no forecast is finite.
     """
     if log.header.base == UNMEASURED:
         return None, 1.0

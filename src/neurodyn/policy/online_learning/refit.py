@@ -330,7 +330,7 @@ class AdaptRefit(Refit):
         self._settings(settings)
 
     def open(self, robot: Robot, data: str) -> Store:
-        """Open data of the robot, whose base may be one that nobody tracks."""
+        """Open data of the robot, whose base may be unmeasured."""
         return on_declared_ground(robot, open_robot_data(robot, data, base=False))
 
     def fit(self, fit: Fit) -> None:

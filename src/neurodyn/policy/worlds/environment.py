@@ -54,7 +54,7 @@ from neurodyn.tasks.observations import CRITIC, POLICY
 from neurodyn.tasks.views import SENSORS
 
 _IMPLAUSIBLE = "implausible"  # reward term of the cost of implausible states
-_MOST_UNREAD = 256  # frames after which ended episodes are read from the device even if nobody collects them
+_MOST_UNREAD = 256  # frames after which ended episodes are read from the device even if no caller collects them
 
 
 @dataclass(frozen=True)
