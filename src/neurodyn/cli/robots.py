@@ -151,7 +151,7 @@ def init(
         neurodyn init my_arm.urdf --fixed-base
     """
     from neurodyn.cli.terminal.tables import print_decisions
-    from neurodyn.evaluate.checks.run import why_refused
+    from neurodyn.evaluate.checks.run import Acceptance
     from neurodyn.robots import ROBOTS
     from neurodyn.sim.declaration.declare import declare
     from neurodyn.sim.declaration.pose import BUDGET
@@ -162,7 +162,7 @@ def init(
         declaration = declare(
             asset, out, name=name, floating=True if floating else False if fixed_base else None, dt=dt, lock=lock,
             budget=BUDGET if points is None else points, self_contacts=self_contacts, force=force,
-            accept=why_refused if check else None,
+            accept=Acceptance() if check else None,
         )  # fmt: skip
     print_decisions(declaration.decisions)
     robot, path = declaration.robot.name, declaration.path.parent

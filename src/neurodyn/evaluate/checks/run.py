@@ -131,15 +131,37 @@ def _run_one(check: Check, subject: Subject) -> CheckResult:
 
 _SLOW = ("engine_agreement", "speed")
 """Checks that do not test the simulator's own settings, and are slow or compile the robot."""
+_LONG = "rest"
+"""The check that takes as long as all others: seconds on every ground."""
 
 
-def why_refused(robot: Robot) -> str | None:
-    """Return a line on the checks that a robot's simulator fails, run in few worlds; None if it passes.
+class Acceptance:
+    """Judges variants of one robot's simulator in few worlds.
 
-    Its agreement with the hybrid engine and its speed are left to `check`.
+    Its agreement with the hybrid engine and its speed are left to `check`. Of further variants, the checks that the
+    first one failed come first, the long one last, and the first failure decides.
     """
-    request = CheckRequest(robot, worlds=_WORLDS, frames=_FRAMES)
-    result = _run_checks(request, tuple(name for name in CHECKS if name not in _SLOW))
+
+    def __init__(self) -> None:
+        """Judge the first variant by all checks."""
+        self._failed: list[str] | None = None
+
+    def __call__(self, robot: Robot) -> str | None:
+        """Return a line on the checks that a robot's simulator fails; None if it passes."""
+        names = [name for name in CHECKS if name not in _SLOW]
+        request = CheckRequest(robot, worlds=_WORLDS, frames=_FRAMES)
+        if self._failed is None:
+            result = _run_checks(request, tuple(names))
+            self._failed = result.failed
+            return _refusal(result)
+        for name in sorted(names, key=lambda name: (name not in (self._failed or ()), name == _LONG)):
+            if (refused := _refusal(_run_checks(request, (name,)))) is not None:
+                return refused
+        return None
+
+
+def _refusal(result: RobotCheck) -> str | None:
+    """Return a line on the checks that failed, with each advice once; None if none did."""
     if not result.failed:
         return None
     advice = [
@@ -148,4 +170,5 @@ def why_refused(robot: Robot) -> str | None:
         for finding in result.checks[name].findings
         if finding.verdict == "fails" and finding.advice
     ]
-    return f"check fails ({', '.join(name.replace('_', ' ') for name in result.failed)}): {'; '.join(advice)}"
+    names = ", ".join(name.replace("_", " ") for name in result.failed)
+    return f"check fails ({names}): {'; '.join(dict.fromkeys(advice))}"

@@ -23,6 +23,7 @@ from neurodyn.robots.assets import copy_asset
 from neurodyn.robots.plausible import LIMIT_SLACK
 from neurodyn.sim.articulations import Articulation
 from neurodyn.sim.declaration.facts import AssetFacts, read_facts
+from neurodyn.sim.declaration.heights import clear_heights, damped_speeds, held_by_damping, lifting_joints
 from neurodyn.sim.declaration.pose import (
     BUDGET,
     ChosenPoints,
@@ -42,7 +43,7 @@ from neurodyn.sim.interface import AssetJoint
 from neurodyn.sim.simulators import articulation, simulator
 
 _SUBSTEPS = (2, 4, 8, 16)
-_ARMATURES = (1.0, 2.0, 4.0, 8.0)
+_ARMATURES = (2.0, 4.0, 8.0)
 _MOST_TO_TRY = 60  # degrees of freedom beyond which checks, which then take minutes, are not repeated
 _FRAMES_TO_RATED_SPEED = 2
 """Minimum number of frames in which full effort may accelerate a joint to its rated speed."""
@@ -318,7 +319,10 @@ class _Draft:
         """Set the ranges of states for data and evaluation."""
         nominal, stands = self.tree["nominal"], self.stands
         q: dict[str, list[float]] = {}
-        lifted = self._vertical() if stands and not self.facts.floating else None
+        slow = damped_speeds(self.robot(sampling={}, reset={}))
+        lifts: dict[str, bool] = {}
+        if stands and not self.facts.floating:
+            lifts = lifting_joints(self.facts.joints, self.layout, held_by_damping(slow))
         for joint in self.scalars:
             reach = math.pi if joint.kind == "revolute" else 1.0
             low, high = (joint.least, joint.most) if joint.lower is not None else (-reach, reach)
@@ -337,7 +341,9 @@ class _Draft:
                 q[f"{joint.name}.{axis}"] = [round(value - _ASIDE + rise, 3), round(value + _ASIDE + rise, 3)]
                 aside = 0.0 if rise else _ASIDE
                 places[f"{joint.name}.{axis}"] = [round(value - aside, 4), round(value + aside, 4)]
-        rates = {joint.name: _symmetric(self._rate(joint)) for joint in self.scalars}
+        rates = {
+            joint.name: _symmetric(min(self._rate(joint), slow.get(joint.name, math.inf))) for joint in self.scalars
+        }
         reset_q = {
             joint.name: [round(max(nominal[joint.name] - 0.1, joint.least), 3),
                          round(min(nominal[joint.name] + 0.1, joint.most), 3)]
@@ -348,56 +354,39 @@ class _Draft:
                      **{f"{joint.name}.w{axis}": [-1.0, 1.0] for axis in "xyz"}, **rates}  # fmt: skip
         self.tree["sampling"] = {"q": q, "qd": rates}
         object_prefixes = tuple(f"{joint.name}." for joint in self.objects)
-        quiet = {name: _symmetric(0.1) for name in rates if not name.startswith(object_prefixes)}
+        quiet = {
+            name: _symmetric(min(0.1, rate))
+            for name, (_, rate) in rates.items()
+            if not name.startswith(object_prefixes)
+        }
         self.tree["reset"] = {"q": reset_q | places, "qd": quiet} if stands or places else {"qd": quiet}
-        if (self.facts.floating and stands) or lifted is not None:
-            self._heights(lifted)
+        if (self.facts.floating and stands) or lifts:
+            self._heights(lifts)
         elif self.facts.floating:
             position = self.facts.joints[0].position
             height = [round(position[2], 3)] * 2 if position is not None else [1.0, 1.0]
             self.tree["sampling"] |= {"height": height, "rotation": 3.1415}
             self.tree["reset"] |= {"height": height}
 
-    def _heights(self, lifted: str | None) -> None:
-        """Set height ranges in which random poses are mostly clear of the ground."""
+    def _heights(self, lifts: dict[str, bool]) -> None:
+        """Set heights of a floating base, or of what joints lift, at which random poses are mostly clear of the ground.
+
+        `lifts` says of each joint that lifts whether it lifts the robot, and not an object beside it.
+        """
         for section, tilt, fraction, over in (("sampling", 0.4, 0.1, 0.5), ("reset", 0.1, 0.5, 0.05)):
-            needed = self._clear_heights(section, tilt if lifted is None else 0.0, lifted)
-            rest = self.height * (1 + over) if lifted is None else self.height + self.facts.floor_height + over * 0.6
-            high = max(float(needed.max()), rest)
-            height = [round(float(np.quantile(needed, fraction)), 3), round(high, 3)]
-            if lifted is not None:
-                self.tree[section]["q"][lifted] = height
-            else:
-                self.tree[section] |= {"height": height, "tilt": tilt}
+            ranges, robot = self.tree[section]["q"], self.robot(sampling={}, reset={})
+            if not lifts:
+                needed = clear_heights(robot, self.layout, ranges, 0.0, tilt=tilt)
+                self.tree[section] |= {"height": _range(needed, fraction, self.height * (1 + over)), "tilt": tilt}
+            for lift, own in lifts.items():
+                needed = clear_heights(robot, self.layout, ranges, self.facts.floor_height, lift=lift)
+                rest = self.height + self.facts.floor_height if own else float(needed.max())
+                ranges[lift] = _range(needed, fraction, rest + over * 0.6)
+        heights = [self.tree["reset"]["q"][lift] for lift in lifts] or [self.tree["reset"]["height"]]
         self._decide(
-            "reset", f"{height[0]:g} to {height[1]:g} m", "poses about the nominal one just clear of the ground"
-        )
-
-    def _clear_heights(self, section: str, tilt: float, lifted: str | None, count: int = 200) -> np.ndarray:
-        """Return heights above ground, or positions of a lift, at which random poses are clear [m], shape [count]."""
-        rng, robot = np.random.default_rng(0), self.robot(sampling={}, reset={})
-        built, ranges = articulation(robot), self.tree[section]["q"]
-        rows = []
-        for _ in range(count):
-            pose = {name: rng.uniform(*interval) for name, interval in ranges.items()}
-            if lifted is not None:
-                pose[lifted] = 0.0
-            q = full_position(robot, pose)
-            if self.facts.floating:
-                angle, heading = rng.uniform(0, tilt), rng.uniform(0, 2 * math.pi)
-                half = math.sin(angle / 2)
-                q[3:7] = [half * math.cos(heading), half * math.sin(heading), 0.0, math.cos(angle / 2)]
-            rows.append(q)
-        return (0.0 if self.facts.floating else self.facts.floor_height) - lowest_point(
-            built, self.layout, np.array(rows)
-        )
-
-    def _vertical(self) -> str | None:
-        """Return the unlimited prismatic joint that lifts a robot with a guided base, if any."""
-        for joint, chain in zip(self.facts.joints, self.layout.joints, strict=True):
-            if joint.kind == "prismatic" and joint.lower is None and abs(chain.axis[2]) > 0.99:
-                return joint.name
-        return None
+            "reset", ", ".join(f"{low:g} to {high:g} m" for low, high in heights),
+            "poses about the nominal one just clear of the ground",
+        )  # fmt: skip
 
     def _rate(self, joint: AssetJoint) -> float:
         """Return the maximum initial velocity of a joint in data."""
@@ -507,14 +496,15 @@ class _Draft:
         with stage(0.4, 0.7, "check"):
             refused = self._refusal()
         tried = [(1.0, more * first) for more in (2, 4) if more * first <= _SUBSTEPS[-1]]
-        tried += [(factor, min(2 * first, _SUBSTEPS[-1])) for factor in _ARMATURES[bool(tried) :]]
+        tried += [(factor, min(2 * first, _SUBSTEPS[-1])) for factor in _ARMATURES if self.needed]
         few = self.robot().spec.nv <= _MOST_TO_TRY
         with stage(0.7, 1.0):
             for factor, substeps in tracked(tried if refused and few else ()):
-                if self._try(factor, substeps).passed and not (refused := self._refusal()):
+                if self._try(factor, substeps).passed and not self._refusal():
+                    refused = ""
                     break
             else:
-                if refused and few:  # nothing helped: restore
+                if refused and few and tried:  # nothing helped: restore
                     self._try(1.0, first)
                 factor = 1.0
         self._decided = 1.0
@@ -578,6 +568,11 @@ def _sort(name: str, joints: dict[str, AssetJoint]) -> Any:
     if name in joints:
         return joints[name].kind, joints[name].velocity
     return name.rpartition(".")[2][0]
+
+
+def _range(needed: np.ndarray, fraction: float, rest: float) -> list[float]:
+    """Return a range of heights, from one that is clear in a share of poses to one that is in all, or at rest [m]."""
+    return [round(float(np.quantile(needed, fraction)), 3), round(max(float(needed.max()), rest), 3)]
 
 
 def _symmetric(value: float) -> list[float]:
