@@ -4,7 +4,7 @@
     python benchmarks/export_replay.py --kind arm --seeds 0-19 --folder runs/stand_ins --to mjcf --json replays.json
 
 makes and adapts the robots of benchmarks/stand_ins.py (each once: runs are kept in the folder), exports each, replays
-its kept-back log in the target's own simulator, and counts the files within 1.2 times of the model's error.
+its held-out log in the target's own simulator, and counts the files within 1.2 times of the model's error.
 """
 
 import argparse

@@ -127,7 +127,7 @@ def test_a_robot_is_logged_and_a_policy_trained_in_its_model_and_played_in_it(tm
         assert f"{one['return']:.0f}" in page
         assert f"{one['return']:.0f}" in printed
     assert "payload.mass" in page
-    assert "1 quantity stays as declared: the logs do not tell" in page
+    assert "1 quantity stays as declared: the logs do not determine it" in page
     scene = json.loads(re.search(r'id="motions">(.*?)</script>', page)[1])
     assert [motion["label"] for motion in scene["motions"]] == ["before", "after"]
     assert all(len(end) == len(scene["radii"]) for motion in scene["motions"] for end in motion["ends"])

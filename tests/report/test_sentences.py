@@ -85,21 +85,21 @@ DELAY = quantity("motors.delay", 0.0121, 0.0118, 0.0124, unit="s", x=2.0)
          "wrist.kp (1490, declared 1000) ends at its bound: something else may differ; tried and no better: a payload "
          "on the link of hand."),
         (figures(structure="springs in the links of ankle"),
-         "The logs ask for springs in the links of ankle, which the declaration lacks."),
-        (figures(), "It predicts a kept-back second 24 times better than the declaration."),
-        (figures(rungs=rungs(0.01, 0.02)), "It predicts a kept-back second 2.0 times worse than the declaration."),
-        (figures(rungs=rungs(0.01, 0.0101)), "It predicts a kept-back second no better than the declaration."),
-        (figures(horizons=[0.5]), "It predicts kept-back motion 0.5 s ahead 24 times better than the declaration."),
+         "The logs call for springs in the links of ankle, which the declaration lacks."),
+        (figures(), "It predicts a held-out second 24 times better than the declaration."),
+        (figures(rungs=rungs(0.01, 0.02)), "It predicts a held-out second 2.0 times worse than the declaration."),
+        (figures(rungs=rungs(0.01, 0.0101)), "It predicts a held-out second no better than the declaration."),
+        (figures(horizons=[0.5]), "It predicts held-out motion 0.5 s ahead 24 times better than the declaration."),
         (figures(rungs=rungs(0.24, 0.01, finite_fraction=0.9)),
-         "It predicts a kept-back second 24 times better than the declaration; 10 % of its roll-outs diverge."),
-        (figures(rungs=rungs(0.24, None)), "None of its roll-outs over 1 s of kept-back motion stays finite."),
+         "It predicts a held-out second 24 times better than the declaration; 10 % of its roll-outs diverge."),
+        (figures(rungs=rungs(0.24, None)), "None of its roll-outs over 1 s of held-out motion stays finite."),
         (figures(rungs=rungs(None, 0.1)),
-         "It predicts a kept-back second, where the roll-outs of the declaration diverge."),
+         "It predicts a held-out second, where the roll-outs of the declaration diverge."),
         (figures(rungs=rungs(0.24, 0.01, "base [m]", also=(0.1, 0.2))),
-         "Beside the declaration it predicts, in a kept-back second, the base's position 24 times better and joints "
-         "2.0 times worse."),
+         "Compared with the declaration it predicts, over a held-out second, the base's position 24 times better and "
+         "joints 2.0 times worse."),
         (figures(references=[Reference(name="gru", errors={}, test={JOINTS: [0.005]})]),
-         "It predicts a kept-back second 24 times better than the declaration; plain network (GRU) is 2.0 times better "
+         "It predicts a held-out second 24 times better than the declaration; plain network (GRU) is 2.0 times better "
          "still."),
         (figures(differences=[
             LogDifference(name="calf.friction", logs=("b", "c"), values=(0.31, 0.12), errors=6.0, deviation=0.1)
@@ -111,14 +111,14 @@ DELAY = quantity("motors.delay", 0.0121, 0.0118, 0.0124, unit="s", x=2.0)
          )),
          "Commands act late: delay + lag = 14 +- 1 ms; how it splits is not known."),
         (figures(chosen="declared"),
-         "The model of arm stays as declared: nothing that was fitted predicts kept-back motion better."),
+         "The model of arm stays as declared: no fitted model predicts held-out motion better."),
         (figures(silent("a.damping"), silent("b.damping"), silent("motors.delay"), ELBOW),
-         "The logs do not tell 3 of 4 quantities, which stay as declared: damping (2), delay of commands."),
+         "The logs do not determine 3 of 4 quantities, which stay as declared: damping (2), delay of commands."),
         (figures(ELBOW, converged=False, reason="out of time"),
-         "The search did not converge (out of time): take all values as rough."),
+         "The search did not converge (out of time): all values are rough."),
     ],
 )  # fmt: skip
-def test_what_is_said(given: IdentificationFigures, said: str):
+def test_sentences_of_results(given: IdentificationFigures, said: str):
     assert said in sentences(given)
 
 

@@ -130,7 +130,7 @@ def _interval(one: IdentifiedParameter) -> str:
 
 def _remark(one: IdentifiedParameter) -> str:
     if not one.determined:
-        return "as declared: the logs do not tell"
+        return "as declared: the logs do not determine it"
     return f"at its bound {one.value:.3g}" if one.bound else ""
 
 

@@ -26,8 +26,8 @@ def forest_section(parameters: Sequence[IdentifiedParameter], confidence: str) -
     shown = [_within(rows[one.name], reach) for one in told]
     folds = []
     if silent:
-        verb = "quantity stays" if len(silent) == 1 else "quantities stay"
-        title = f"{len(silent)} {verb} as declared: the logs do not tell"
+        verb, which = ("quantity stays", "it") if len(silent) == 1 else ("quantities stay", "them")
+        title = f"{len(silent)} {verb} as declared: the logs do not determine {which}"
         folds = [fold(title, forest((_within(rows[one.name], reach) for one in silent), reach, band=scaled))]
     lead = (
         "The axis is in standard deviations of what was known before the logs (the prior): the dashed line is its "

@@ -18,7 +18,7 @@ from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter,
 from neurodyn.report.numbers import capital, share, times, title_of
 
 _LATE = ("delay of commands", "motor lag")
-"""Kinds of quantities of which the logs may tell the sum alone."""
+"""Kinds of quantities of which the logs may determine the sum alone."""
 _MOST = 6
 """Most sentences."""
 _EACH = 2
@@ -112,9 +112,7 @@ def sentences(result: IdentificationFigures) -> list[str]:
         *_silent(result),
     ]  # fmt: skip
     if result.chosen == DECLARED:
-        first = (
-            f"The model of {result.robot} stays as declared: nothing that was fitted predicts kept-back motion better."
-        )
+        first = f"The model of {result.robot} stays as declared: no fitted model predicts held-out motion better."
         return [first, *_prediction(result)]
     return [*first, *_changes(result, max(_MOST - len(first) - len(others), 2)), *others]
 
@@ -123,9 +121,7 @@ def _network(result: IdentificationFigures) -> list[str]:
     """Return that the run's model is a network."""
     if not result.network:
         return []
-    return [
-        "The model is a plain recurrent network, which predicts kept-back motion better; RUN/mechanism has the rest."
-    ]
+    return ["The model is a plain recurrent network, which predicts held-out motion better; see RUN/mechanism, too."]
 
 
 def phrase(one: IdentifiedParameter) -> str:
@@ -225,7 +221,7 @@ def _bounds(result: IdentificationFigures) -> list[str]:
 
 
 def _convergence(result: IdentificationFigures) -> list[str]:
-    return [] if result.converged else [f"The search did not converge ({result.reason}): take all values as rough."]
+    return [] if result.converged else [f"The search did not converge ({result.reason}): all values are rough."]
 
 
 def _about(kind: QuantityKind, found: Sequence[IdentifiedParameter]) -> str:
@@ -247,7 +243,7 @@ def _join(noun: str, kind: QuantityKind, one: IdentifiedParameter) -> str:
 
 
 def _structure(result: IdentificationFigures) -> list[str]:
-    return [f"The logs ask for {result.structure}, which the declaration lacks."] if result.structure else []
+    return [f"The logs call for {result.structure}, which the declaration lacks."] if result.structure else []
 
 
 def _delay(result: IdentificationFigures) -> list[str]:
@@ -278,16 +274,16 @@ class _LastErrors:
 
     @property
     def what(self) -> str:
-        return "a kept-back second" if self.seconds == 1 else f"kept-back motion {self.seconds:g} s ahead"
+        return "a held-out second" if self.seconds == 1 else f"held-out motion {self.seconds:g} s ahead"
 
 
 def _prediction(result: IdentificationFigures) -> list[str]:
-    """Return how errors on kept-back motion compare with the declaration's, and with those of other models."""
+    """Return how errors on held-out motion compare with the declaration's, and with those of other models."""
     errors = _errors(result)
     if errors is None:
         return []
     if None in errors.now.values():
-        return [f"None of its roll-outs over {errors.seconds:g} s of kept-back motion stays finite."]
+        return [f"None of its roll-outs over {errors.seconds:g} s of held-out motion stays finite."]
     ends = "" if errors.finite >= 1 else f"; {share(1.0 - errors.finite)} of its roll-outs diverge"
     ends += _better_model(errors)
     if None in errors.before.values():
@@ -301,7 +297,7 @@ def _prediction(result: IdentificationFigures) -> list[str]:
     if len(compared) == 1:
         return [f"It predicts {errors.what} {next(iter(compared.values()))} the declaration{ends}."]
     clauses = _and(f"{name} {how.removesuffix(' than').removesuffix(' as')}" for name, how in compared.items())
-    return [f"Beside the declaration it predicts, in {errors.what}, {clauses}{ends}."]
+    return [f"Compared with the declaration it predicts, over {errors.what}, {clauses}{ends}."]
 
 
 _PARTS = {"base [m]": "the base's position", "base [rad]": "its orientation"}
@@ -357,7 +353,7 @@ def held_out(model: Rung | Reference) -> dict[str, list[float | None]]:
 
 
 def _silent(result: IdentificationFigures) -> list[str]:
-    """Return what the logs do not tell, by kind."""
+    """Return what the logs do not determine, by kind."""
     silent = [one for one in result.parameters if not one.determined]
     if not silent:
         return []
@@ -367,7 +363,7 @@ def _silent(result: IdentificationFigures) -> list[str]:
     ordered = sorted(kinds.items(), key=lambda pair: -len(pair[1]))
     verb = "stays as declared" if len(silent) == 1 else "stay as declared"
     number = f"{len(silent)} of {len(result.parameters)} quantities"
-    return [f"The logs do not tell {number}, which {verb}: {_list_kinds(ordered, _NAMED)}."]
+    return [f"The logs do not determine {number}, which {verb}: {_list_kinds(ordered, _NAMED)}."]
 
 
 def _list_kinds(kinds: Sequence[tuple[QuantityKind, Sequence[IdentifiedParameter]]], most: int | None = None) -> str:

@@ -489,7 +489,7 @@ def write_gap(out: Path, adaptation: IdentificationFigures, model: Path, gap: Po
                     )
                 ),
                 (str(determined), "quantities identified",
-                 f"of {len(adaptation.parameters)}; the logs do not tell the others"),
+                 f"of {len(adaptation.parameters)}; the logs do not determine the others"),
                 (f"{sum(gap.cpu_seconds.values()):.0f} s", "of CPU time", "identification and training, in this run"),
             ]
         ),
