@@ -94,7 +94,7 @@ assert all(type(room) is types.ModuleType for room in (neurodyn, *rooms)) and le
 """)
 
 
-def test_what_is_heavy_is_found():
+def test_heavy_imports_are_detected():
     with pytest.raises(AssertionError, match=r"'import numpy', \{'numpy'\}"):
         require_light(["import sys", "import numpy"], ["numpy"])
 

@@ -92,7 +92,7 @@ def test_joints_are_those_behind_the_base():
     assert torch.equal(found["joint_torque"], torch.ones(6, 1))
 
 
-def test_what_is_not_there_is_named_with_what_is():
+def test_missing_quantities_are_refused_with_the_available_ones():
     found = StateReader(FREE, owner="the rock").read(states())
     with pytest.raises(
         InputError, match="the rock does not offer 'joint_torque'; it offers base_angular_velocity, base_"

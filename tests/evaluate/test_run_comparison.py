@@ -72,7 +72,7 @@ def test_returns_are_ordered_the_other_way_and_what_has_no_figure_comes_last():
     assert [group.name for group in family.groups] == ["b", "a", "c"]
 
 
-def test_what_was_measured_otherwise_stands_apart():
+def test_runs_measured_differently_get_their_own_table():
     found = compare_figures([run("a", 1.0), run("b", 1.0, of="ant"), run("c", 1.0, 1)])
     assert [(family.of, [group.runs for group in family.groups]) for family in found.families] == [
         ("cartpole", [["a", "c"]]),

@@ -40,7 +40,7 @@ def test_every_target_writes_a_folder_that_says_what_was_identified(cartpole, tm
     assert any("hinge.mass" in text and "2.7" in text for text in texts)
 
 
-def test_what_is_there_is_never_replaced(cartpole, tmp_path, capsys):
+def test_existing_files_are_never_replaced(cartpole, tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").write_text("mine")
     assert run(["export", str(cartpole), "--to", "mjcf", "--out", str(tmp_path / "mine")]) == 2

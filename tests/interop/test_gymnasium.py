@@ -234,7 +234,7 @@ def test_pictures_show_the_present_state():
     assert (one != other).any()
 
 
-def test_observations_are_what_sensors_tell_if_asked_for_or_of_walking_tasks():
+def test_observations_are_those_of_sensors_if_asked_for_or_in_walking_tasks():
     env = gymnasium.make_vec("neurodyn/cartpole-swingup-v0", num_envs=2, dynamics="hybrid", observe="sensors")
     seen, _ = env.reset(seed=0)
     assert seen.shape == (2, len(load("cartpole-swingup", "sensors").observations))

@@ -42,7 +42,7 @@ def test_the_damper_works_against_the_approach_and_never_pulls():
 
 
 @pytest.mark.parametrize("depth", [-1.0, -1e-6, 0.0])
-def test_nothing_is_felt_above_the_ground(depth):
+def test_no_force_acts_above_the_ground(depth):
     np.testing.assert_allclose(force(depth, [1.0, -2.0, -3.0]), 0.0, atol=1e-30)
 
 

@@ -49,7 +49,7 @@ def test_a_frame_is_that_of_the_engine_on_a_plane(motion):
     assert (after_qd - fallen)[:, 2].max() > 0.1  # the ground pushes
 
 
-def test_a_ground_of_other_shapes_is_felt_at_each_contact_point(motion):
+def test_a_ground_of_other_shapes_acts_at_each_contact_point(motion):
     q, qd, torque = standing()
     box = Ground(Scene(shapes=(Box(position=(0.0, 0.0, -1.0), half=(5.0, 5.0, 1.0)),)))
     for found, expected in zip(motion(q, qd, torque, GRAVITY, box), motion(q, qd, torque, GRAVITY, FLAT), strict=True):

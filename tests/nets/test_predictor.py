@@ -122,7 +122,7 @@ def test_gradients_reach_the_last_layer_at_the_start():
     assert predictor.net.output_layer.weight.grad.abs().max() > 0
 
 
-def test_without_a_short_cut_the_net_stands_alone():
+def test_without_a_skip_connection_the_net_is_alone():
     predictor = build_predictor(NetConfig(width=8, depth=1, skip=False), 4, 2)
     x, y = data(100)
     predictor.fit(x, y)

@@ -70,7 +70,7 @@ class TestGround:
         expected = rollout(ant_run, model, state, torques, on(GROUND))
         assert torch.equal(drive(unguarded(model, ant_run), model, state, torques)[0], expected)
 
-    def test_shapes_that_move_are_felt_after_a_notice_and_history_stays(self, ant_run):
+    def test_moved_shapes_count_after_notify_model_changed_and_history_stays(self, ant_run):
         model = scene_of()
         torques = torques_of(model)
         dynamics, moved = (
@@ -112,7 +112,7 @@ class TestGround:
         assert torch.equal(seen[[0, 2]], expected[[0, 2]])
         assert (seen[1, 1:] != expected[1, 1:]).any(-1).all()
 
-    def test_without_contact_points_no_ground_is_felt_and_a_warning_says_so(self, run):
+    def test_without_contact_points_the_ground_has_no_effect_and_a_warning_is_given(self, run):
         def edit(world):
             world.add_shape_sphere(world.body_count - 1, radius=0.1, cfg=newton.ModelBuilder.ShapeConfig(density=0.0))
             world.add_ground_plane()
@@ -158,7 +158,7 @@ class TestFrames:
         np.testing.assert_allclose(other.body_q.numpy()[:, :3], out.body_q.numpy()[:, :3], atol=2e-5)
         np.testing.assert_allclose(other.body_qd.numpy(), out.body_qd.numpy(), atol=1e-4)
 
-    def test_bolted_robots_that_stand_apart_feel_what_is_before_them(self, pendulum_run):
+    def test_bolted_robots_in_different_places_touch_the_shapes_before_them(self, pendulum_run):
         pendulum = robots.load("pendulum")
         # The box is before the second pendulum, which stands apart and is turned, as it was before one at the origin.
         alone = Scene(shapes=(Plane(), Box(position=(0.5, 0.1, 0.9), half=(0.5, 0.4, 0.3))))
@@ -228,7 +228,7 @@ class TestRobot:
         world.joint_label[0] = "somewhere/floating_base"
         unguarded(scene_of(world=world), ant_run)
 
-    def test_the_asset_as_it_is_has_other_masses(self, ant_run):
+    def test_the_unchanged_asset_has_other_masses(self, ant_run):
         with pytest.raises(MismatchError, match=r"mass of body 'torso' is"):
             unguarded(scene_of(world=imported_ant(scaled=False)), ant_run)
 

@@ -154,7 +154,7 @@ def test_other_shapes_than_the_models_are_refused(cube):
         SolverHybrid(scene_of(CUBE, 2, world=world), cube)
 
 
-def test_a_model_without_contacts_says_what_it_does_not_feel():
+def test_a_model_without_contacts_names_the_shapes_that_it_ignores():
     free = make("cube")
     with pytest.warns(UserWarning, match="feels none of the 1 static shapes"):
         SolverHybrid(scene_of(CUBE, 2, boxes=()), free)

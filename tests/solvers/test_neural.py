@@ -70,7 +70,7 @@ class TestStep:
             solver.step(state, state, control, None, DT)
         assert torch.equal(coordinates(model, state), expected[:, -1])
 
-    def test_input_state_stays_as_it_is(self, run):
+    def test_the_input_state_is_not_changed(self, run):
         model = cartpoles(3)
         state, out = start(model), model.state()
         before = coordinates(model, state)
@@ -185,7 +185,7 @@ class TestReset:
         seen, _ = simulate(solver, model, state, torques)
         assert torch.equal(seen, expected)
 
-    def test_without_a_mask_all_begin_anew(self, run):
+    def test_without_a_mask_all_start_over(self, run):
         model = cartpoles(3)
         solver, torques = SolverNeural(model, run), forces(model, 6)
         first, state = simulate(solver, model, start(model), torques)
@@ -251,7 +251,7 @@ class TestCapture:
         wp.capture_launch(capture.graph)
         assert torch.equal(coordinates(model, state), fresh)
 
-    def test_what_cannot_be_felt_is_nan_in_its_world_and_said_at_the_next_call(self, run):
+    def test_unsupported_forces_give_nan_in_their_world_and_an_error_at_the_next_call(self, run):
         model = cartpoles(3)
         solver, state, control = SolverNeural(model, run), start(model), model.control()
         with wp.ScopedCapture(device="cpu") as capture:

@@ -43,7 +43,7 @@ def test_an_unknown_task_is_refused_with_those_that_there_are():
         tasks.load("cartpole-swing")
 
 
-def test_what_is_missing_is_named():
+def test_missing_quantities_are_named():
     offered = given(joint_position=[0.0, 0.0], joint_velocity=[0.0, 0.0])
     with pytest.raises(InputError, match="task 'ant-run': a test does not offer 'base_height'; it offers joint_pos"):
         tasks.load("ant-run").require(offered)

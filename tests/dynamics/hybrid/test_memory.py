@@ -110,7 +110,7 @@ def test_the_memory_of_motors_passes_a_window_without_the_robot():
     assert bool((by.abs() > 1e-8).all())
 
 
-def test_models_that_are_alike_share_what_is_traced():
+def test_equal_models_share_their_trace():
     one = model()
     assert model().plane_engine is one.plane_engine
     assert model(drives=MOTORS).plane_engine is not one.plane_engine

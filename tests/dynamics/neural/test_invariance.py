@@ -106,7 +106,7 @@ def test_with_gravity_any_turn_is_the_same(vector: tuple[float, float, float]):
     agree(rotation.exponential(torch.tensor(vector)), torch.zeros(3), 1e-5)
 
 
-def test_the_ground_is_felt_and_gradients_reach_the_start_through_it():
+def test_the_ground_acts_and_gradients_reach_the_start_through_it():
     q, qd, torque = (x.double() for x in states())
     dynamics = model().double()
     ground = Environment(ground=Ground(SCENE))

@@ -100,7 +100,7 @@ def test_compiled_steps_are_those_of_torch(kind: str, worlds: int):
     torch.testing.assert_close(torch.cat([frame.q_next, frame.qd_next], -1), joined(fast.state))
 
 
-def test_a_compiled_network_feels_what_is_done_to_the_weights_of_any_member():
+def test_a_compiled_network_uses_changed_weights_of_any_member():
     model, state = ensemble("mlp", torch.float32), plant.make_states(1, torch.float32)
     control = Control(torque=torch.zeros(1, 1))
     before = joined(model.step(model.begin(state), state, control)[1].state)

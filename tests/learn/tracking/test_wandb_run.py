@@ -245,7 +245,7 @@ class TestRefusals:
                 train("cartpole", "no-such-data.h5", out, logger="wandb")
         assert not out.exists()
 
-    def test_nobody_logged_in_for_online(self, tmp_path: Path, monkeypatch):
+    def test_online_without_a_login(self, tmp_path: Path, monkeypatch):
         monkeypatch.setenv("WANDB_MODE", "online")
         with pytest.raises(InputError, match=r"logger wandb: No API key configured.*valid: `wandb login`"):
             require_tracker("wandb", tmp_path)

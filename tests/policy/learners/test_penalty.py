@@ -87,7 +87,7 @@ def test_a_training_follows_the_rule_and_continues_with_it(tmp_path):
     assert last["penalty"] == pytest.approx(value)
 
 
-def test_of_a_centred_penalty_the_logs_uncertainty_costs_nothing(tmp_path, monkeypatch):
+def test_a_centred_penalty_is_zero_at_the_uncertainty_of_the_log(tmp_path, monkeypatch):
     monkeypatch.setattr(Hold, "terminated", lambda self, now, memory: torch.zeros(len(memory.action), dtype=torch.bool))
     fixed = msgspec.structs.replace(
         SETTINGS, penalty=2.0, iterations=1, evaluations=1, hold_out=False, rate=1e-12, schedule="fixed"

@@ -66,7 +66,7 @@ def test_a_stopped_training_resumes_bitwise(tmp_path, settings):
     assert mine == other
 
 
-def test_what_is_written(tmp_path):
+def test_written_files(tmp_path):
     out = tmp_path / "policy"
     end = train_policy(Hold(), here(Smooth), out, TINY, reference=here(Smooth))
     found = read_metrics(out)

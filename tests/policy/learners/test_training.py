@@ -44,7 +44,7 @@ def test_a_policy_gets_better(tmp_path):
     assert after > 20.0  # 30 is where nothing moves and nothing is to do
 
 
-def test_what_is_written(tmp_path):
+def test_written_files(tmp_path):
     out = tmp_path / "policy"
     end = train_policy(Hold(), here(), out, TINY, reference=here())
     assert end.step == 4

@@ -83,7 +83,7 @@ def whole(tmp_path_factory):
     return folder / "out", result, lines
 
 
-def test_what_is_written(whole):
+def test_written_files(whole):
     out, result, lines = whole
     assert [one.number for one in result.rounds] == [1, 2]
     assert lines[0].startswith("round 1: return ")
@@ -285,7 +285,7 @@ def test_a_world_model(tmp_path):
     assert result.rounds[0].measured.model_error is not None
 
 
-def test_a_hybrid_finds_what_is_wrong(tmp_path):
+def test_a_hybrid_model_identifies_wrong_parameters(tmp_path):
     chosen = settings(
         tmp_path, "horizon: 0.2\nwindows: 32\nrollouts: 16\niterations: 10\nthreads: 1\n",
         frames=0, rollout=None, parameters=("slider.mass=100:10:200",),

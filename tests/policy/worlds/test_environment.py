@@ -158,7 +158,7 @@ class TestImagination:
         torch.testing.assert_close(paid, wanted)
         assert (paid > 0).all()
 
-    def test_only_what_is_more_than_usual_is_paid_for(self):
+    def test_only_uncertainty_above_the_usual_is_penalised(self):
         model, action = world_model(context=4), torch.tensor([[0.5], [-0.5]])
         careful, centred = (world([0.2, 0.4], model, penalty=3.0, penalty_offset=offset) for offset in (0.0, 0.7))
         gained = centred.step(action)[1] - careful.step(action)[1]
