@@ -27,44 +27,51 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 HEAD = """\
 # Settings
 
-Keys of settings files, in short; the API pages say more. A file may begin with `extends: NAME` of a preset or another
-file. An empty default is none, or required; an empty meaning, as above.
+Keys of settings files (`--settings FILE`, `--size FILE`; YAML, TOML or JSON), in short; the API
+pages say more. For example, `adapt.yaml` for `neurodyn adapt ... --settings adapt.yaml`:
+
+```yaml
+quantities: ["*.damping", "actuator.*"]
+kind: any
+```
+
+A file may begin with `extends: NAME` of a preset or another file. An empty default is none, or required; an empty
+meaning, as in the table above.
 """
 
-SECTIONS: dict[str, tuple[str, tuple[type, ...]]] = {
-    "Models": (
-        "Plan; each of `phases`. Lengths in frames may be in seconds: `context: 0.5 s`.",
-        (TrainingPlan, TrainingPhase),
-    ),
-    "Neural models": ("Plan, phases, `policy_rollouts`, `net`.", (Settings, Phase, PolicyRollouts, NetConfig)),
-    "World models": ("Plan, phases, `net`.", (WorldSettings, WorldPhase, EnsembleConfig)),
-    "Identification": ("Each of `stages`.", (IdentificationSettings, FitStage)),
-    "Adaptation": ("As an identification, with other defaults.", (AdaptationSettings,)),
-    "Policies": ("All algorithms; `network`; `clone`.", (TrainingSettings, NetworkSettings, CloneSettings)),
-    "PPO": ("", (PolicySettings,)),
-    "SHAC": ("", (ShacSettings,)),
-    "Online loop": ("Flags of `policy online`.", (OnlineSettings,)),
-    "Planners": (
-        "All; sampling; `mppi`, `cem`, `annealed`; `gradient`; `ilqr`.",
-        (
-            PlannerSettings,
-            SamplingSettings,
-            MppiSettings,
-            CemSettings,
-            AnnealedSettings,
-            GradientSettings,
-            IlqrSettings,
-        ),
-    ),
+SECTIONS: dict[str, dict[str, type]] = {
+    "Models": {
+        "Of every training; lengths in frames may be in seconds (`context: 0.5 s`)": TrainingPlan,
+        "Each of `phases`": TrainingPhase,
+    },
+    "Neural models": {
+        "Besides those of every training": Settings, "Each of `phases`": Phase, "`policy_rollouts`": PolicyRollouts,
+        "`net`": NetConfig,
+    },
+    "World models": {
+        "Besides those of every training": WorldSettings, "Each of `phases`": WorldPhase, "`net`": EnsembleConfig,
+    },
+    "Identification": {"Of `identify`": IdentificationSettings, "Each of `stages`": FitStage},
+    "Adaptation": {"Of `adapt`, as of `identify` with other defaults": AdaptationSettings},
+    "Policies": {"Of all algorithms": TrainingSettings, "`network`": NetworkSettings, "`clone`": CloneSettings},
+    "PPO": {"Besides those of all algorithms": PolicySettings},
+    "SHAC": {"Besides those of all algorithms, or with other defaults": ShacSettings},
+    "Online loop": {"Flags of `policy online`": OnlineSettings},
+    "Planners": {
+        "Of all planners": PlannerSettings, "Of sampling planners": SamplingSettings, "`mppi`": MppiSettings,
+        "`cem`": CemSettings, "`annealed`": AnnealedSettings, "`gradient`": GradientSettings, "`ilqr`": IlqrSettings,
+    },
 }  # fmt: skip
+"""Structs of each section by what their table is of."""
 
 
 def text() -> str:
     """Return the page."""
     parts = [HEAD]
-    for title, (lead, structs) in SECTIONS.items():
-        parts += [f"## {title}\n", *([f"{lead}\n"] if lead else [])]
-        parts += [f"{settings_table(struct)}\n" for struct in structs]
+    for title, structs in SECTIONS.items():
+        parts.append(f"## {title}\n")
+        for lead, struct in structs.items():
+            parts += [f"{lead}:\n", f"{settings_table(struct)}\n"]
     return "\n".join(parts)
 
 
