@@ -70,18 +70,30 @@ clean:  ## Remove what the other verbs made.
 	$(PYTHON) -c 'import sys; sys.exit("neurodyn needs Python >= 3.11, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
 
+comma := ,
+
+define say
+@echo "$(1) into .venv ..."
+endef
+
 # torch goes first: once it is there, no other package can pull in another build of it.
 .venv/demo.stamp: .venv/bin/python pyproject.toml constraints.txt
+	$(call say,1/2  installing torch)
 	$(PIP) torch
+	$(call say,2/2  installing neurodyn with MuJoCo$(comma) Newton and rsl_rl)
 	$(PIP) --editable '.[sim,policy]'
 	touch $@
 
 .venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt
+	$(call say,1/2  installing torch)
 	$(PIP) torch
+	$(call say,2/2  installing neurodyn with all extras and tools)
 	$(PIP) --editable '.[sim,robots,usd,view,live,policy,control,cluster,export,logs,notebook,wandb,dev]'
 	touch $@
 
 .venv/docs.stamp: .venv/bin/python pyproject.toml constraints.txt
+	$(call say,1/2  installing torch)
 	$(PIP) torch
+	$(call say,2/2  installing neurodyn with the tools of its site)
 	$(PIP) --editable '.[docs]'
 	touch $@

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everyday work where what only Linux has is missing: glibc's options, swapped names, /proc, affinity, open folders."""
+"""Everyday work where what only Linux has is missing: glibc's options, swapped names, /proc, affinity, open folders.
+
+Also without the modules and functions of POSIX, in a process of its own, because other packages import them first.
+"""
 
 import ctypes
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -80,3 +86,42 @@ def test_a_robot_is_declared_compiled_and_simulated(tmp_path, monkeypatch):
     assert run(["hybrid", "./rod", "--out", "model"]) == 0
     assert run(["generate", "./rod", "--transitions", "200", "--out", "data.h5"]) == 0
     assert run(["inspect", "data.h5"]) == 0
+
+
+_POSIX_MODULES = ("fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty")
+_POSIX_FUNCTIONS = ("fork", "forkpty", "getgid", "getloadavg", "getuid", "mkfifo", "nice", "posix_fallocate", "sync")
+
+_WITHOUT_POSIX = f"""
+import os, sys
+for name in {_POSIX_MODULES}:
+    sys.modules[name] = None
+for name in {(*_POSIX_FUNCTIONS, "sched_getaffinity")}:
+    vars(os).pop(name, None)
+from neurodyn.cli.main import run
+codes = [run(line.split()) for line in (
+    "init rod.xml --no-check --out rod", "generate ./rod --transitions 200 --out data.h5",
+)]
+sys.exit(any(codes))
+"""
+
+
+@pytest.mark.slow
+def test_it_works_without_modules_and_functions_of_posix(tmp_path):
+    pytest.importorskip("mujoco", reason="the extra `mujoco` is not installed")
+    (tmp_path / "rod.xml").write_text(ROD)
+    command = [sys.executable, "-c", _WITHOUT_POSIX]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+_GUARDED = {"cluster/workers.py": {"resource"}, "data/writer.py": {"posix_fallocate"}}
+"""Modules and functions of POSIX in files that handle their absence."""
+
+
+def test_modules_and_functions_of_posix_are_used_in_guarded_places_alone():
+    source, found = Path(run.__code__.co_filename).parents[1], {}
+    used = rf"^\s*(?:import|from) ({'|'.join(_POSIX_MODULES)})\b|\bos\.({'|'.join(_POSIX_FUNCTIONS)})\("
+    for path in source.rglob("*.py"):
+        if names := {one or other for one, other in re.findall(used, path.read_text(encoding="utf-8"), re.MULTILINE)}:
+            found[path.relative_to(source).as_posix()] = names
+    assert found == _GUARDED
