@@ -98,6 +98,10 @@ class EngineConfig(Config, frozen=True):
         require_numbers(self)
 
 
+class _DependsOnMoreError(Exception):
+    """The memory of a step depends on more than a program of the memory alone has."""
+
+
 class Engine:
     """The dynamics of a mechanism as a compiled program.
 
@@ -219,18 +223,20 @@ class Engine:
 
         def step(inputs: ProgramInputs) -> list[Scalar]:
             motion, following = motion_of(inputs)
-            ground = inputs.graph.inputs("h", held + self.ground_size)[held:]
+            graph = inputs.graph
+            ground = graph.inputs("h", held + self.ground_size)[held:]
             around = replace(inputs, state=[*motion, *inputs.state[moving:]], held=ground)
-            return [*following, *self._trace(around, self.config.blueprint)[2].after()]
+            after = self._trace(around, self.config.blueprint)[2].after()
+            live = live_nodes(graph, [graph.lift(x).index for x in after])
+            read = [node[1:] for node in map(graph.nodes.__getitem__, live) if node[0] == "input"]
+            if any((array == "h" and index >= held) or (array == "x" and index < unread) for array, index in read):
+                raise _DependsOnMoreError
+            return [*following, *after]
 
-        sizes = replace(self.program.sizes, held=held)
-        inputs = sizes.inputs(Graph())
-        after = step(inputs)[moving:]
-        live = live_nodes(inputs.graph, [inputs.graph.lift(x).index for x in after])
-        read = [node[1:] for node in map(inputs.graph.nodes.__getitem__, live) if node[0] == "input"]
-        if any((array == "h" and index >= held) or (array == "x" and index < unread) for array, index in read):
+        try:
+            return TracedProgram(replace(self.program.sizes, held=held), step, self.program.threads)
+        except _DependsOnMoreError:
             return None
-        return TracedProgram(sizes, step, self.program.threads)
 
     def _names(self) -> tuple[tuple[str, ...], int]:
         """Trace without networks to collect names; return them and the memory size with networks."""
