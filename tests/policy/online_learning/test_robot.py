@@ -35,6 +35,8 @@ screen_iterations: 1
 networks: false
 starts: 5
 proposals: 2
+reference_steps: 0
+structures: false
 """
 
 
