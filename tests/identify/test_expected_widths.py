@@ -82,3 +82,10 @@ def test_without_one_that_halves_it_is_for_the_one_that_narrows_most():
     assert choice.target == 1
     assert len(choice.order) == 3
     assert 0.75 < choice.ratio < 1.0
+
+
+def test_a_quantity_that_stays_unknown_is_no_aim():
+    one = widths(told(0.1, 3.0), [0.95, 0.5], [0.5, 0.4])
+    pool = [told(0.4, 0.5)]
+    assert one.choose(pool, 20.0, 3).target == 0
+    assert one.choose(pool, 20.0, 3, told_below=0.6).target == 1

@@ -77,6 +77,8 @@ _BACK, _STILL = 0.05, 0.05
 """Distance from the pose at the end, as a share of the range, and speed, as a share of the limit."""
 _NAMED, _EXPLAINED = 6, 3
 """Most quantities that a motion is said to narrow, and that it is said why none does."""
+_WORTH = 0.97
+"""Width, relative to the present one, that is not worth a word."""
 _REDRAWN = 0.7
 """Share of the joints that keep their motion when the best candidate is changed."""
 _POSES = 30
@@ -175,7 +177,8 @@ class _MotionSearch:
         return self._nothing()
 
     def _choose(self, pool: Sequence[MotionCandidate]) -> PartChoice:
-        return self.widths.choose([one.gained for one in pool], self._seconds, self._most)
+        told = self.settings.undetermined_above
+        return self.widths.choose([one.gained for one in pool], self._seconds, self._most, told)
 
     @property
     def _seconds(self) -> float:
@@ -495,7 +498,7 @@ class _MotionSearch:
                 f"narrows {coordinates[k].name} from {_width(coordinates[k], self.x[k], reach * now[k])} to "
                 f"{_width(coordinates[k], self.x[k], reach * then[k])}"
                 for k in order
-                if now[k] < 1.0 or then[k] < self.settings.undetermined_above
+                if (now[k] < 1.0 or then[k] < self.settings.undetermined_above) and then[k] < _WORTH * now[k]
             ],
             expected=EXPECTED, pose=self.pose.source, limits=self.limits.by_joint(), sources=self._sources(),
             target=coordinates[choice.target].name, beyond=self._beyond(pool, choice),
@@ -519,8 +522,9 @@ class _MotionSearch:
             why = "windows of other lengths place it as far apart, and further motion does not take that away"
         elif rival is not None:
             why = f"{coordinates[rival].name} has nearly the same effect in them"
-        widths = [_width(coordinates[k], self.x[k], reach * torch.tensor(one)) for one in (now, now * found.ratio)]
-        return f"no motion within these limits narrows {coordinates[k].name} from {widths[0]} below {widths[1]}: {why}"
+        present, least = (_width(coordinates[k], self.x[k], reach * torch.tensor(d)) for d in (now, now * found.ratio))
+        name = coordinates[k].name if present == least else f"{coordinates[k].name}, {present},"
+        return f"no motion within these limits narrows {name} below {least}: {why}"
 
     def _sources(self) -> dict[str, str]:
         sources = dict(self.limits.sources)

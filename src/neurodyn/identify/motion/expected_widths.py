@@ -80,19 +80,23 @@ class ExpectedWidths:
         """Return the standard deviations with further logs, relative to the present ones; 1 at bounds, [..., n]."""
         return torch.where(self._free > 0.0, self.then(gained, seconds) / self.now.clamp_min(1e-12), 1.0)
 
-    def choose(self, pool: Sequence[Tensor], seconds: float, most: int) -> PartChoice:
+    def choose(self, pool: Sequence[Tensor], seconds: float, most: int, told_below: float = 1.0) -> PartChoice:
         """Return parts that halve the widest interval that parts can, or narrow one as far as they can.
 
         Args:
             pool: Information of each part, [n, n].
             seconds: Length of a part [s].
             most: Most parts.
+            told_below: Standard deviation below which a quantity counts as determined; one that stays above it is
+                chosen only if there is no other.
         """
         every = torch.stack(list(pool))
         hopeful = self.ratios(most * every, most * seconds).amin(0)
-        order = torch.where(hopeful <= hopeful.min().clamp_min(HALF), self.now, -1.0).argsort(descending=True)
+        told = hopeful * self.now < told_below
+        hopeful = torch.where(told, hopeful, 1.0) if bool(told.any()) else hopeful
+        able = torch.nonzero(hopeful <= hopeful.min().clamp_min(HALF))[:, 0]
         best: PartChoice | None = None
-        for k in order[:_TRIED].tolist():
+        for k in able[self.now[able].argsort(descending=True)][:_TRIED].tolist():
             found = self.parts(k, pool, seconds, most)
             if best is None or found.ratio < best.ratio:
                 best = found
