@@ -27,8 +27,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 HEAD = """\
 # Settings
 
-Keys of settings files (`--settings FILE`, `--size FILE`; YAML, TOML or JSON), in short; the API
-pages say more. For example, `adapt.yaml` for `neurodyn adapt ... --settings adapt.yaml`:
+Keys of settings files (`--settings FILE`, `--size FILE`; YAML, TOML or JSON), in short; the API pages say more. For
+example, `adapt.yaml` for `neurodyn adapt ... --settings adapt.yaml`:
 
 ```yaml
 quantities: ["*.damping", "actuator.*"]
