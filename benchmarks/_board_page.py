@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of the board of real robots: tables between two marks of docs/real-robots.md."""
+"""The page of the board of real robots: table and pictures between two marks of docs/real-robots.md."""
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+
+from neurodyn.core import read_json
 
 MODELS = {
     "declared": "declared", "hold_last": "persistence", "constant_velocity": "constant velocity", "gru": "GRU",
@@ -80,9 +86,50 @@ def cell(value: float | None, best: float) -> str:
     return f"**{text}**" if value <= TIE * best else text
 
 
-def write_page(page: Path, titles: Mapping[str, tuple[str, str]], rows: Mapping[str, dict]) -> None:
-    """Write the table between the page's marks."""
+def write_page(page: Path, titles: Mapping[str, tuple[str, str]], rows: Mapping[str, dict], keep: Path) -> None:
+    """Write table and pictures between the page's marks; pictures of runs in `keep` go into images/ beside the page."""
     text = page.read_text()
     begin, rest = text.split(BEGIN)
     _, end = rest.split(END)
-    page.write_text(f"{begin}{BEGIN}\n{table(titles, rows)}\n{END}{end}")
+    pictures = []
+    for name in rows:
+        if (keep / name / "run" / "forecasts.json").is_file():
+            file = page.parent / "images" / f"board-{name}.svg"
+            draw(read_json(keep / name / "run" / "forecasts.json"), titles[name][0], file)
+            pictures.append(f"![{titles[name][0]}: log and models](images/{file.name})")
+    words = "\n".join([*PICTURES, "", *pictures])
+    page.write_text(f"{begin}{BEGIN}\n{table(titles, rows)}\n\n{words}\n{END}{end}")
+
+
+PICTURES = (
+    "The held-out window with the median error of each adaptation, and in it the coordinate that the declaration",
+    "predicts worst: the log, and what declaration, adapted model and GRU predict of it from its first state on.",
+)
+
+
+def draw(found: Mapping[str, Any], title: str, path: Path) -> None:
+    """Draw the curves of an adaptation's page (forecasts.json): log, declared, adapted, GRU."""
+    window = next(one for one in found["windows"] if one["which"] == "typical")
+    paths, log, seconds = window["paths"], window["logged"], found["seconds"]
+    gaps = [
+        max(abs(a - b) for a, b in zip(path, truth, strict=True) if a is not None)
+        for path, truth in zip(paths["declared"], log, strict=True)
+    ]
+    k = gaps.index(max(gaps))
+    low, high = min(log[k]), max(log[k])
+    best = found["chosen"] if found["chosen"] in paths and found["chosen"] != "declared" else "identified"
+    lines = (("declared", "declared", "#f76707"), ("gru", "GRU", "#adb5bd"), (best, "adapted", "#1c7ed6"))
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": path.stem, "font.size": 8.0}):
+        figure = Figure(figsize=(3.6, 2.0), layout="constrained")
+        axes = figure.subplots()
+        axes.plot(seconds, log[k], color="black", linewidth=2.5, label="log")
+        for name, label, colour in lines:
+            if name in paths:
+                axes.plot(seconds, paths[name][k], color=colour, label=label)
+        room = 0.6 * max(high - low, 1e-6)
+        axes.set_ylim(low - room, high + room)
+        axes.set_title(title, fontsize=9.0)
+        axes.set_xlabel("s")
+        axes.set_ylabel(f"{found['names'][k]} [{found['units'][k]}]")
+        axes.legend(fontsize=6.0, ncols=2)
+        figure.savefig(path, metadata={"Date": None})

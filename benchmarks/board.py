@@ -170,7 +170,7 @@ def main() -> None:
             rows[name] = read_json(kept)
             print(name, summary(rows[name]), flush=True)
     if asked.page is not None:
-        write_page(asked.page, {name: (ROWS[name].title, ROWS[name].held_out) for name in rows}, rows)
+        write_page(asked.page, {name: (ROWS[name].title, ROWS[name].held_out) for name in rows}, rows, asked.keep)
     figures = {
         f"{name}_{model}_{group}_{seconds:g}s": errors["at"][group][k]
         for name, row in rows.items()
