@@ -29,8 +29,8 @@ _PICTURES = 30
 """Maximum rendering rate [frames/s]; environments with shorter frames play slower."""
 
 
-class _OpenedTask:
-    """A task in its dynamics, opened once; its worlds are rebuilt for each seed."""
+class _TaskWorlds:
+    """Worlds of a task in its dynamics, rebuilt for each seed, and pictures of them."""
 
     def __init__(
         self,
@@ -44,26 +44,64 @@ class _OpenedTask:
         noisy: bool | None,
         penalty: float,
         device: str,
-        frames: int | None,
+        render_mode: str | None,
+        size: tuple[int, int],
+        count: int = 1,
+        frames: int | None = None,
     ) -> None:
+        if render_mode not in (None, "rgb_array"):
+            raise InputError(f"render_mode is {render_mode!r}; valid: rgb_array, or None")
         self.task = _task(task, robot).observing(observe)
         where = open_dynamics(
             self.task, str(dynamics), device=device, starts=None if starts is None else str(starts), drawn=True
         )
         self._robots = open_randomisation(tuple(randomise), where.dynamics, self.task)
         self._where = replace(where, dynamics=self._robots.dynamics)
-        self._noisy, self._penalty, self._frames = noisy, penalty, frames
+        self._noisy, self._penalty, self._frames, self._count = noisy, penalty, frames, count
+        self._shown, self._size, self._viewer = render_mode is not None, size, None
+        self._running: PolicyEnvironment | None = None
         limit = float(self.task.limit)
         self.actions = Box(-limit, limit, (len(self.task.actions),), np.float32)
         self.observations = Box(-np.inf, np.inf, (len(self.task.observations),), np.float32)
 
-    def worlds(self, count: int, seed: int) -> PolicyEnvironment:
-        where, robots = self._where, self._robots
-        return PolicyEnvironment(
-            self.task, where.dynamics, where.starts(self.task, seed), count, seed=seed, penalty=self._penalty,
-            draws=robots.draws, disturbed=robots.disturbed, noisy=self._noisy, frames=self._frames, shows_last=True,
-            logged=False, environment=robots.surroundings(self.task, count, seed),
-        )  # fmt: skip
+    @property
+    def running(self) -> PolicyEnvironment:
+        if self._running is None:
+            raise gymnasium.error.ResetNeeded("no episode has begun; call reset() first")
+        return self._running
+
+    def reset(self, seed: int | None, options: dict[str, Any] | None, random: Any, *, fresh: bool = False) -> Tensor:
+        """Return first observations, of new worlds for a seed; worlds that are `fresh` do not start again."""
+        if options:
+            raise InputError(
+                f"reset: option {next(iter(options))!r} is unknown; valid: none, starts come from the task or `starts`"
+            )
+        if seed is not None or self._running is None:
+            where, robots = self._where, self._robots
+            seed = int(random().integers(_SEEDS)) if seed is None else seed
+            self._running = PolicyEnvironment(
+                self.task, where.dynamics, where.starts(self.task, seed), self._count, seed=seed, penalty=self._penalty,
+                draws=robots.draws, disturbed=robots.disturbed, noisy=self._noisy, frames=self._frames, shows_last=True,
+                logged=False, environment=robots.surroundings(self.task, self._count, seed),
+            )  # fmt: skip
+        elif not fresh:
+            self._running.restart()
+        return self._running.seen
+
+    def pictures(self) -> tuple[np.ndarray, ...] | None:
+        """Return an image of each world, uint8, shape [height, width, 3]; None without a `render_mode`."""
+        if not self._shown:
+            return None
+        if self._viewer is None:
+            from neurodyn.sim.pictures import Viewfinder
+
+            around = self.running.environment
+            ground = None if around is None else around.ground
+            self._viewer = Viewfinder(self.task.declaration(), *self._size, ground=ground)
+        return tuple(self._viewer.picture(q) for q in self.running.state.q)
+
+    def close(self) -> None:
+        self._running = self._viewer = None
 
 
 def _task(name: str | None, robot: str | Path | None) -> Task:
@@ -126,22 +164,18 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         Raises:
             InputError: The task or the dynamics do not exist, or do not fit together.
         """
-        _require_pictures(render_mode)
-        self._opened = _OpenedTask(
+        self._worlds = _TaskWorlds(
             task, dynamics, robot, observe=observe, starts=starts, randomise=randomise, noisy=noisy, penalty=penalty,
-            device=device,
-            frames=None,
+            device=device, render_mode=render_mode, size=(width, height),
         )  # fmt: skip
-        self.task, self.render_mode, self._size = self._opened.task, render_mode, (width, height)
-        self.observation_space, self.action_space = self._opened.observations, self._opened.actions
-        self._worlds: PolicyEnvironment | None = None
+        self.task, self.render_mode = self._worlds.task, render_mode
+        self.observation_space, self.action_space = self._worlds.observations, self._worlds.actions
         self._fresh = False  # whether the worlds have restarted since the last step
-        self._viewer: Any = None
 
     @property
     def worlds(self) -> PolicyEnvironment:
         """The world as a batch of one: tensors, and steps with gradients (`step_tracked`, `settle`)."""
-        return _begun(self._worlds)
+        return self._worlds.running
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Start an episode; a seed fixes this episode and those that follow.
@@ -149,15 +183,10 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         Raises:
             InputError: `options` name something, which no environment here understands.
         """
-        _require_no_options(options)
         super().reset(seed=seed)
-        if seed is not None or self._worlds is None:
-            seed = int(self.np_random.integers(_SEEDS)) if seed is None else seed
-            self._worlds = self._opened.worlds(1, seed)
-        elif not self._fresh:
-            self._worlds.restart()
+        seen = self._worlds.reset(seed, options, lambda: self.np_random, fresh=self._fresh)
         self._fresh = False  # so that the next call draws another start, with or without a step before
-        return _copy(self._worlds.seen[0]), {}
+        return _copy(seen[0]), {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Advance one frame."""
@@ -172,15 +201,12 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return an image of the current state, uint8, shape [height, width, 3]; None without a `render_mode`."""
-        if self.render_mode is None:
-            return None
-        if self._viewer is None:
-            self._viewer = _viewfinder(self.worlds, self._size)
-        return self._viewer.picture(self.worlds.state.q[0])
+        pictures = self._worlds.pictures()
+        return None if pictures is None else pictures[0]
 
     def close(self) -> None:
         """Release the world."""
-        self._worlds = self._viewer = None
+        self._worlds.close()
 
 
 class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
@@ -232,23 +258,19 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             width: Width of pictures [pixels].
             height: Height of pictures [pixels].
         """
-        _require_pictures(render_mode)
-        self._opened = _OpenedTask(
+        self._worlds = _TaskWorlds(
             task, dynamics, robot, observe=observe, starts=starts, randomise=randomise, noisy=noisy, penalty=penalty,
-            device=device,
-            frames=max_episode_steps,
+            device=device, render_mode=render_mode, size=(width, height), count=num_envs, frames=max_episode_steps,
         )  # fmt: skip
-        self.task, self.num_envs = self._opened.task, num_envs
-        self.render_mode, self._size, self._viewer = render_mode, (width, height), None
-        self.single_observation_space, self.single_action_space = self._opened.observations, self._opened.actions
+        self.task, self.num_envs, self.render_mode = self._worlds.task, num_envs, render_mode
+        self.single_observation_space, self.single_action_space = self._worlds.observations, self._worlds.actions
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._worlds: PolicyEnvironment | None = None
 
     @property
     def worlds(self) -> PolicyEnvironment:
         """The worlds (rsl_rl's VecEnv): states, quantities, and steps with gradients (`step_tracked`, `settle`)."""
-        return _begun(self._worlds)
+        return self._worlds.running
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         """Start all worlds; a seed fixes all episodes.
@@ -256,14 +278,8 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         Raises:
             InputError: `options` name something, which no environment here understands.
         """
-        _require_no_options(options)
         super().reset(seed=seed)
-        if seed is not None or self._worlds is None:
-            seed = int(self.np_random.integers(_SEEDS)) if seed is None else seed
-            self._worlds = self._opened.worlds(self.num_envs, seed)
-        else:
-            self._worlds.restart()
-        return _copy(self._worlds.seen), {}
+        return _copy(self._worlds.reset(seed, options, lambda: self.np_random)), {}
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         """Advance one frame, and restart the worlds whose episodes end."""
@@ -304,40 +320,11 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
 
     def render(self) -> tuple[np.ndarray, ...] | None:
         """Return an image of each world, uint8, shape [height, width, 3]; None without a `render_mode`."""
-        if self.render_mode is None:
-            return None
-        if self._viewer is None:
-            self._viewer = _viewfinder(self.worlds, self._size)
-        return tuple(self._viewer.picture(q) for q in self.worlds.state.q)
+        return self._worlds.pictures()
 
     def close_extras(self, **kwargs: Any) -> None:
         """Release the worlds."""
-        self._worlds = self._viewer = None
-
-
-def _require_pictures(render_mode: str | None) -> None:
-    if render_mode not in (None, "rgb_array"):
-        raise InputError(f"render_mode is {render_mode!r}; valid: rgb_array, or None")
-
-
-def _require_no_options(options: dict[str, Any] | None) -> None:
-    if options:
-        raise InputError(
-            f"reset: option {next(iter(options))!r} is unknown; valid: none, starts come from the task or `starts`"
-        )
-
-
-def _viewfinder(worlds: PolicyEnvironment, size: tuple[int, int]) -> Any:
-    from neurodyn.sim.pictures import Viewfinder
-
-    ground = None if worlds.environment is None else worlds.environment.ground
-    return Viewfinder(worlds.task.declaration(), *size, ground=ground)
-
-
-def _begun(worlds: PolicyEnvironment | None) -> PolicyEnvironment:
-    if worlds is None:
-        raise gymnasium.error.ResetNeeded("no episode has begun; call reset() first")
-    return worlds
+        self._worlds.close()
 
 
 def _step(worlds: PolicyEnvironment, actions: Tensor) -> Frame:
