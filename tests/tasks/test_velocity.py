@@ -286,7 +286,7 @@ def test_it_has_fallen_when_tilted_low_or_on_its_trunk(task):
     [
         ("velocity@cartpole", "its base is bolted to the world; valid: a robot with a floating base and feet"),
         ("velocity@ant", "declares no legs; valid: `legs:"),
-        ("velocity", "is for any robot; name one: velocity@ROBOT"),
+        ("velocity", "is for any robot; valid: velocity@ROBOT"),
         ("velocity@nowhere", "unknown robot 'nowhere'"),
     ],
 )

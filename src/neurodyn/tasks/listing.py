@@ -120,7 +120,7 @@ def _open(name: str) -> "Task":
         return TASKS_OF_ROBOTS[kind](robot)
     if kind in TASKS_OF_ROBOTS and name not in TASKS:
         raise InputError(
-            f"task {name!r}: is for any robot; name one: {kind}@ROBOT, such as {kind}@go2 or {kind}@./mine"
+            f"task {name!r}: is for any robot; valid: {kind}@ROBOT, such as {kind}@go2 or {kind}@./mine"
         )
     if name not in TASKS:
         own = "FILE.py:CLASS for a task of your own"
