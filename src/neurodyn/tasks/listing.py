@@ -119,9 +119,7 @@ def _open(name: str) -> "Task":
     if of_robot(name) and robot:
         return TASKS_OF_ROBOTS[kind](robot)
     if kind in TASKS_OF_ROBOTS and name not in TASKS:
-        raise InputError(
-            f"task {name!r}: is for any robot; valid: {kind}@ROBOT, such as {kind}@go2 or {kind}@./mine"
-        )
+        raise InputError(f"task {name!r}: is for any robot; valid: {kind}@ROBOT, such as {kind}@go2 or {kind}@./mine")
     if name not in TASKS:
         own = "FILE.py:CLASS for a task of your own"
         raise unknown("task", name, [*TASKS, *(f"{one}@ROBOT" for one in TASKS_OF_ROBOTS)], own)
