@@ -78,3 +78,9 @@ def test_what_cannot_be_written_is_bad_input(target: str, tmp_path: Path, monkey
     Path("file").write_text("")
     with pytest.raises(InputError):
         take(Path(target))
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no file system without new files is at hand")
+def test_where_no_lock_can_be_made_nobody_else_is_writing():
+    with pytest.raises(InputError, match="/proc/run: cannot be written"):
+        take(Path("/proc/run"))

@@ -14,6 +14,7 @@ TERMS = {
     "analytic": "the robot's simulator, as declared",
     "random": "uniformly random actions, as a policy that has learned nothing",
     "still": "zero actions, as a policy",
+    "swing": "sines of 1 to 3 Hz as actions, as a policy",
 }
 """What each name means."""
 

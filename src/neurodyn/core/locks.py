@@ -60,6 +60,7 @@ def _acquire(path: Path, target: str | Path) -> BaseFileLock:
             lock.acquire()
             return lock
         except Timeout:
+            _require_lockable(place, target)
             raise InputError(
                 f"{target}: is being written by {_owner(place)}; wait for it, or give another path"
             ) from None
@@ -69,6 +70,17 @@ def _acquire(path: Path, target: str | Path) -> BaseFileLock:
         except (OSError, ValueError) as error:
             raise unwritable(target, describe_os_error(error)) from None
     raise AssertionError
+
+
+def _require_lockable(place: Path, target: str | Path) -> None:
+    """Raise the InputError of a place where no file can be made, as in /proc, which looks like a lock that is held."""
+    if place.exists():
+        return
+    try:
+        place.touch()
+        place.unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(target, describe_os_error(error)) from None
 
 
 def _write_owner(lock: BaseFileLock) -> None:

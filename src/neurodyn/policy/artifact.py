@@ -15,9 +15,10 @@ from neurodyn.core import artifacts
 from neurodyn.core.activations import ACTIVATIONS
 from neurodyn.core.config import Config, from_dict, read_plain, to_dict
 from neurodyn.core.errors import InputError, MismatchError, choices
+from neurodyn.core.glossary import explain
 from neurodyn.learn.loop import has_state
 from neurodyn.policy.settings import RANDOM, SWING, NetworkSettings
-from neurodyn.tasks import Task, is_file, load, of_robot
+from neurodyn.tasks import TASKS, Task, is_file, load, of_robot
 from neurodyn.tasks.observations import CRITIC
 from neurodyn.tasks.views import STATE, View
 
@@ -476,7 +477,10 @@ def common_task(names: Sequence[str], configs: Mapping[str, PolicyConfig], task:
     """Return the task that the named policies share, or `task` if none has one; raise an InputError for several."""
     tasks = {config.task for config in configs.values()}
     if not tasks and task is None:
-        raise InputError(f"--task is missing; {names[0]!r} alone does not say which task it acts in; give --task TASK")
+        raise InputError(
+            f"--task is missing; {explain(names[0])}, and acts in any task; valid: --task with one of "
+            f"{choices(TASKS)}, or FILE.py:CLASS"
+        )
     if len(tasks) > 1:
         raise InputError(f"policies are for the tasks {choices(tasks)}; valid: one or more policies for one task")
     named = [task_of(config, task, name) for name, config in configs.items()]

@@ -358,6 +358,8 @@ def test_torques_of_another_width_are_refused(swing):
         ),
         ({"asked": ("elbow.weight",)}, "parameter 'elbow.weight' matches no quantity"),
         ({"asked": ("contact.friction",)}, "parameter 'contact.friction' matches no quantity"),
+        ({"asked": ("actuator.*.delay",)}, r"as in drives: \{JOINT: \{longest_delay: 0.03\}\}"),
+        ({"asked": ("elbow.lag",)}, r"quantities of drives are those .* drives: \{JOINT: \{lag: 0.01\}\}"),
     ],
 )
 def test_what_is_not_there_is_refused_when_it_is_built(options, message):

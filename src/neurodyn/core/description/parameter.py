@@ -58,6 +58,19 @@ Bounds = Mapping[str, tuple[float | None, float | None]]
 """Lower and upper bounds by name; None for no bound."""
 
 
+_OF_DRIVES = {"delay": "longest_delay: 0.03", "lag": "lag: 0.01", "backlash": "backlash: 0.01"}
+"""Entry of a declared drive that makes a quantity of it, for those that a drive does not have without."""
+
+
+def _undeclared(pattern: str) -> str:
+    """Return how a robot gets quantities of its drives, if a pattern asks for those; else nothing."""
+    what = pattern.rpartition(".")[2]
+    if what not in _OF_DRIVES and not pattern.startswith("actuator."):
+        return ""
+    entry = _OF_DRIVES.get(what, "coulomb: 0.1")
+    return f"; quantities of drives are those that its declaration gives, as in drives: {{JOINT: {{{entry}}}}}"
+
+
 def select_parameters(
     nominal: Mapping[str, float], asked: Sequence[str], bounds: Bounds = MappingProxyType({})
 ) -> tuple[Parameter, ...]:
@@ -76,7 +89,8 @@ def select_parameters(
         pattern, given, numbers = current_name(text).partition("=")
         names = [name for name in nominal if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
         if not names:
-            raise InputError(f"parameter {pattern!r} matches no quantity{among(pattern, nominal)}, or patterns of them")
+            valid = f"{among(pattern, nominal)}, or patterns of them{_undeclared(pattern)}"
+            raise InputError(f"parameter {pattern!r} matches no quantity{valid}")
         _report_skipped(pattern, names, nominal)
         start, lower, upper = _numbers(text, numbers) if given else (None, None, None)
         for name in names:
