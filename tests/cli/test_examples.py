@@ -22,7 +22,7 @@ def test_every_example_is_written_once(tmp_path, capsys):
     assert files(out) == files(EXAMPLES)
     (out / "own_logs/map.yaml").write_text("mine")
     assert run(["examples", "--out", str(out)]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert (out / "own_logs/map.yaml").read_text() == "mine"
 
 

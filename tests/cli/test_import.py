@@ -146,7 +146,7 @@ def test_import_replaces_what_it_wrote_and_nothing_else(log, tmp_path, capsys):
         out.write_bytes(text)
         capsys.readouterr()
         assert import_log(log) == 2
-        assert "exists already and holds " in capsys.readouterr().err
+        assert "already exists and holds " in capsys.readouterr().err
         assert out.read_bytes() == text
 
 
@@ -170,5 +170,5 @@ def test_a_raw_log_is_inspected_exported_and_imported_again(log, tmp_path, monke
         assert run(["import", "log.mcap", *source, "--out", "again.h5", "--split", "train", "--alignment", "0"]) == 0
         assert np.array_equal(Store.open("again.h5").frames, Store.open("log.h5").frames)
     assert run(["inspect", "log.mcap"]) == 0
-    assert "exists already and kept" in capsys.readouterr().out
+    assert "already exists and is kept" in capsys.readouterr().out
     assert (tmp_path / "log.mcap.map.yaml").read_text() == text

@@ -48,7 +48,7 @@ def test_a_declaration_is_written_and_explained(arm, capsys, monkeypatch):
     assert robot.range.qd["elbow"][1] >= 12.0
     before = (arm.parent / "my-arm" / "robot.yaml").read_text()
     assert run(["init", str(arm), "--no-check"]) == 2
-    assert "my-arm: exists already" in capsys.readouterr().err
+    assert "my-arm: already exists" in capsys.readouterr().err
     assert (arm.parent / "my-arm" / "robot.yaml").read_text() == before
     assert run(["init", str(arm), "--no-check", "--force", "--name", "other", "--out", "my-arm"]) == 0
     assert robots.load("my-arm").name == "other"

@@ -76,7 +76,7 @@ def test_the_verb_says_where_it_is(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(["export", "pretrained-policy:cartpole", "--to", "rsl-rl", "--out", str(out)]) == 0
     assert str(out / "model_0.pt") in capsys.readouterr().out
     assert run(["export", "pretrained-policy:cartpole", "--to", "rsl-rl", "--out", str(out)]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
 
 
 def test_what_cuts_off_its_observations_is_refused(tmp_path: Path):

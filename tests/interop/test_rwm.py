@@ -196,7 +196,7 @@ def test_the_verb_reads_a_checkpoint_and_unpickles_nothing(tmp_path: Path, monke
     assert run([*verb, "--robot", "anymal-d"]) == 0
     assert "3 members, 32 frames of warm-up" in capsys.readouterr().out
     assert run([*verb, "--robot", "anymal-d"]) == 2
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert run(["evaluate", "run"]) == 2
     assert "name one with --data" in capsys.readouterr().err
     assert run(["import", "m.pt", "--model", "rwm", "--out", "other", "--robot", "anymal-c"]) == 2

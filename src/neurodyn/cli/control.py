@@ -233,7 +233,7 @@ def imitate(
     from neurodyn.walking.plant import walking_plant
 
     if out.exists():
-        raise InputError(f"{out}: exists already; valid: another folder")
+        raise InputError(f"{out}: already exists; valid: another folder")
     require_writable(out / "forces.json")
     require_onnx()
     GAITS.require(gait)

@@ -229,7 +229,7 @@ def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Pa
             report = inspect_log(log, known.spec, robot, articulation(known).centers_of_mass if free else {})
     print_log(report.found)
     if path.exists():
-        print(f"column map: {path} exists already and kept; --map FILE writes another")
+        print(f"column map: {path} already exists and is kept; --map FILE writes another")
     else:
         write_text(path, report.map_text)
         print(f"column map to start from: {path}")

@@ -208,7 +208,7 @@ def _data(out: Path, transitions: int, seed: int, bar: "ProgressBar") -> Path:
 
     data, robot = out / "cartpole.h5", load(ROBOT)
     if data.exists():
-        bar.say(f"1/4  data: {data} exists already")
+        bar.say(f"1/4  data: {data} already exists")
         return data
     summary = generate(robot, transitions=transitions, out=data, seed=seed, resume=True)
     bar.say(
@@ -356,7 +356,7 @@ def examples(*, out: Path = Path("examples")) -> None:
         raise InputError(f"{SOURCES[0]}: no such folder; {_INCOMPLETE}")
     with exclusive(out):
         if out.exists():
-            raise InputError(f"{out}: exists already; give another --out")
+            raise InputError(f"{out}: already exists; give another --out")
         with ProgressBar("writing examples"), atomic_folder(out) as folder:
             shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
     count = sum(path.is_file() for path in out.rglob("*"))

@@ -258,7 +258,7 @@ def _stop_error(stop: KeyboardInterrupt, *, resumable: bool) -> Interrupted:
 def _list(verbs: Registry[Verb], command: str) -> None:
     """Print the verbs and their summaries."""
     what = verbs.what.rpartition(" ")[2].upper()
-    print(f"usage: {command} {what} ...    ({command} {what} --help says more)")
+    print(f"usage: {command} {what} ...    ({command} {what} --help for details)")
     widest = max(map(len, verbs))
     print(*(f"  {name:<{widest}}  {verb.help}" for name, verb in verbs.items()), sep="\n")
 

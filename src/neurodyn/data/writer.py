@@ -411,7 +411,7 @@ def require_replaceable(path: Path) -> None:
         holds = "no store"
     if holds != "log":
         what = "no imported log" if holds == "no store" else "simulated data"
-        raise InputError(f"{path}: exists already and holds {what}; valid: another --out, or remove it")
+        raise InputError(f"{path}: already exists and holds {what}; valid: another --out, or remove it")
 
 
 def widths(spec: StateSpec) -> dict[str, int]:

@@ -361,7 +361,7 @@ def import_model(
 
     run, declared = Path(out), load(robot)
     if (run / "model").exists() or run.is_file():
-        raise InputError(f"{run}: exists already; give another --out")
+        raise InputError(f"{run}: already exists; give another --out")
     model = MODEL_LAYOUTS[layout](Path(file), declared, None if statistics is None else Path(statistics))
     model.declaration = locate(robot)
     save(run, model)

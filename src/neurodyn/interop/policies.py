@@ -161,7 +161,7 @@ def export_rsl_rl(folder: str | Path, out: Path) -> Path:
     if config.clip is not None:
         raise InputError(f"{folder}: clips normalised observations at {config.clip:g}, which rsl_rl does not")
     if out.exists():
-        raise InputError(f"{out}: exists already; give another --out")
+        raise InputError(f"{out}: already exists; give another --out")
     runner = PolicySettings(network=config.network).runner()
     runner["algorithm"]["class_name"] = "rsl_rl.algorithms.PPO"
     runner["actor"]["distribution_cfg"]["std_type"] = "scalar"  # the default of rsl_rl and of Isaac Lab's tasks
@@ -220,7 +220,7 @@ def import_policy(
     wanted = load(task)
     with exclusive(folder):
         if (folder / "config.json").exists() or folder.is_file():
-            raise InputError(f"{folder}: exists already; give another --out")
+            raise InputError(f"{folder}: already exists; give another --out")
         actor = POLICY_LAYOUTS[layout](file).for_actions(len(wanted.actions))
         if not _fits(actor, wanted):  # it may see the task's other view
             wanted = next((one for one in map(wanted.observing, VIEWS) if _fits(actor, one)), wanted)

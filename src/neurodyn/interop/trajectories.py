@@ -25,7 +25,7 @@ def _prepare(store: Store, path: Path, packages: tuple[str, ...], what: str) -> 
         notice(f"{path}: holds joints and controls alone; left out: readings of {names}")
     require_logs(path, packages)
     if path.exists():
-        raise InputError(f"{path}: exists already; give another {what}, or remove it")
+        raise InputError(f"{path}: already exists; give another {what}, or remove it")
 
 
 _DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"

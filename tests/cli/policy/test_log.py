@@ -38,7 +38,7 @@ def test_a_log_is_written_as_a_store_and_as_rows(tmp_path: Path, capsys: pytest.
     assert int(store.table["length"].sum()) >= 1000
     before = out.read_bytes()
     assert run(given) == 2
-    assert "log.h5: exists already; valid: another --out, or --overwrite" in capsys.readouterr().err
+    assert "log.h5: already exists; valid: another --out, or --overwrite" in capsys.readouterr().err
     assert out.read_bytes() == before
     again = tmp_path / "again.h5"
     assert run(["import", str(rows), "--reader", "rwm-csv", "--robot", "anymal-c", "--out", str(again)]) == 0

@@ -233,7 +233,7 @@ def test_round_trips_are_exact(tmp_path, npz_file, to):
     assert np.array_equal(back.frames, store.frames)
     if to == "lerobot":
         assert back.split.tolist() == [Split.TRAIN, Split.VALIDATION, Split.TEST]
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="already exists"):
         WRITERS[to](store, out)
 
 

@@ -79,7 +79,7 @@ def test_declarations_are_complete_and_short(declared):
 
 
 def test_an_existing_folder_is_left_alone(declared):
-    with pytest.raises(InputError, match="exists already; valid: another --out, or --force"):
+    with pytest.raises(InputError, match="already exists; valid: another --out, or --force"):
         declare(declared.path.parent / declared.robot.asset, declared.path.parent)
 
 

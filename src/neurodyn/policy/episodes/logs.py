@@ -141,7 +141,7 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
 
     Raises:
         InputError: An argument is out of range or excludes another, no task is named, the policies are for several
-            tasks, or the file exists already or cannot be written.
+            tasks, or the file already exists or cannot be written.
     """
     names, out = names_of(request.folder), Path(request.out)
     if not names:
@@ -154,7 +154,7 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
     if request.robot is not None:
         _require_robot_alone(request)
     elif out.exists() and not request.overwrite:
-        raise InputError(f"{out}: exists already; valid: another --out, or --overwrite")
+        raise InputError(f"{out}: already exists; valid: another --out, or --overwrite")
     noise = {"position": request.position_noise, "velocity": request.velocity_noise}
     measurement = from_dict(noise, MeasurementNoise, "log")
     networks = {name: load_policy(name) for name in names if name not in BEHAVIOURS}

@@ -120,7 +120,7 @@ def declare(
         raise InputError(f"name is {robot_name!r}; valid: a name that a folder can have")
     with exclusive(folder):
         if folder.exists() and not force:
-            raise InputError(f"{folder}: exists already; valid: another --out, or --force to replace robot.yaml in it")
+            raise InputError(f"{folder}: already exists; valid: another --out, or --force to replace robot.yaml in it")
         artifacts.require_writable(folder / "robot.yaml")
         facts = read_facts(path, floating=floating, lock=lock)
         if self_contacts and facts.solver != "mujoco-c":
