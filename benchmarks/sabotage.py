@@ -6,7 +6,8 @@
 
 Each log (30 s of an arm, with the map that suits the unharmed log) goes through `import` and `adapt --mechanism`; it
 counts as noticed if either refuses, warns or doubts, and as named if a finding says the cause. With `--healthy`, the
-verdicts on thirty stand-ins without a fault that the library's models lack (`stand_ins.py`) are listed instead.
+verdicts on thirty stand-ins without a fault that the library's models lack (`stand_ins.py`) are listed instead, or on
+fewer: `--count 9` for six arms and three quadrupeds in the air, from seed `--seed`.
 """
 
 import argparse
@@ -215,10 +216,11 @@ def _run(place: Path, words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def healthy(robots: Path, run: str) -> list[dict[str, Any]]:
-    """Return the verdicts on twenty arms and ten quadrupeds without a fault that no model has."""
-    rows = []
-    for kind, seed in [("arm", k) for k in range(0, 40, 2)] + [("air", k) for k in range(0, 20, 2)]:
+def healthy(robots: Path, run: str, count: int, first: int) -> list[dict[str, Any]]:
+    """Return the verdicts on arms and half as many quadrupeds without a fault that no model has."""
+    rows, airs = [], count // 3
+    arms = [("arm", first + 2 * k) for k in range(count - airs)]
+    for kind, seed in arms + [("air", first + 2 * k) for k in range(airs)]:
         folder = robots / f"{kind}-{seed:03d}"
         one = read_or_make(kind, seed, folder)
         figures = adapted(one, run, "--mechanism")
@@ -233,14 +235,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--folder", type=Path, required=True, help="folder of the spoilt logs and their runs")
     parser.add_argument("--only", default="", help="pattern of the sabotages to run")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the first arm; each sabotage has another one")
+    parser.add_argument("--seed", type=int, default=0, help="even seed of the first; each has another one")
     parser.add_argument("--healthy", action="store_true", help="list verdicts on healthy stand-ins instead")
+    parser.add_argument("--count", type=int, default=30, help="number of healthy stand-ins")
     parser.add_argument("--robots", type=Path, help="folder of the healthy stand-ins (see stand_ins.py)")
     parser.add_argument("--run", default="adapted", help="folder of the runs in each robot's folder")
     parser.add_argument("--json", type=Path, help="file for the result")
     options = parser.parse_args()
     if options.healthy:
-        rows = healthy(options.robots or options.folder, options.run)
+        rows = healthy(options.robots or options.folder, options.run, options.count, options.seed)
         figures = {"healthy": len(rows), "warned_in_vain": sum(row["verdict"] != "ok" for row in rows)}
     else:
         rows = []

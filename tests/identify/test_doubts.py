@@ -271,6 +271,18 @@ def test_values_that_no_robot_has_are_doubted(name: str, sound: Store, fitted: F
     assert all(one.name in finding.what for finding in found)
 
 
+@pytest.mark.parametrize(("names", "doubted"), [
+    (("shoulder.mass_scale", "elbow.com.x"), True), (("elbow.mass_scale", "elbow.com.x"), False),
+    (("shoulder.armature", "elbow.com.x"), False),
+])  # fmt: skip
+def test_links_at_bounds_are_those_of_another_robot(
+    names: tuple[str, ...], doubted: bool, sound: Store, fitted: FitModel, climb: Climb
+):
+    values = [value(name, 1.49, 1.0, bound=True) for name in names]
+    found = [one.name for one in at_a_bound(evidence_of(sound, fitted, climb, values))]
+    assert found == ["bound", "wrong-robot"][: 1 + doubted]
+
+
 def test_values_that_are_not_kept_are_not_doubted(sound: Store, fitted: FitModel, climb: Climb):
     one = value("actuator.elbow.bias", 0.16, 0.0, bound=True)
     assert not list(at_a_bound(evidence_of(sound, fitted, climb, [one], chosen=DECLARED)))

@@ -39,6 +39,13 @@ def at_a_bound(evidence: FitEvidence) -> Iterator[Finding]:
             "wants more than is allowed",
             "something else may be missing; give a wider prior only if the value is possible",
         )  # fmt: skip
+    links = {name for name, _, what in (one.name.partition(".") for one in resting) if what.startswith(_OF_LINKS)}
+    if len(links) >= _MANY_LINKS:
+        yield Finding(
+            "wrong-robot", "warning", f"masses, inertias or centres of mass of {len(links)} links stand at bounds: "
+            "links differ more from the declaration than those of one robot do",
+            "check that the declaration is of this robot, its version and its tools",
+        )  # fmt: skip
 
 
 def _is_nothing(one: IdentifiedParameter) -> bool:
@@ -48,6 +55,8 @@ def _is_nothing(one: IdentifiedParameter) -> bool:
     )
 
 
+_OF_LINKS, _MANY_LINKS = ("mass_scale", "inertia_scale", "com."), 2
+"""Quantities of links, and how many links have some at bounds in a fit of another robot."""
 _SIGNED = (".bias", ".x", ".y", ".z")
 
 
