@@ -7,7 +7,7 @@ from neurodyn.core import verdict
 from neurodyn.core.verdict import Finding, Verdict, combine_verdicts, doubts, grade_of, worst_grade
 
 CASES = [
-    (verdict.of_steps(40), "warning: only 40 steps fitted the budget"),
+    (verdict.of_steps(40), "warning: only 40 steps fitted into the budget"),
     (verdict.of_steps(100), "ok"),
     (verdict.of_best_step(0, 50, adapted=True), "warning: step 0 was best: none of 50 steps improved on the model"),
     (verdict.of_best_step(0, 50, adapted=False), "warning: step 0 was best: none of 50 steps improved on the first"),

@@ -343,7 +343,7 @@ def test_a_batch_without_a_sound_window_is_a_step_left_out():
         ({0: 5.0, 4: 6.0}, "warning: step 0 was best"),
         (
             {0: 5.0, 2: 4.0, 4: 11.0},
-            "warning: the training diverged: its held-out score went from 5 to 11; what is kept is the model of step 2",
+            "warning: the training diverged: its held-out score went from 5 to 11; the model of step 2 is kept",
         ),
         ({0: 5.0, 2: 6.0, 4: 11.0}, "fails: the training diverged: its held-out score went from 5 to 11; "),
         ({0: 5.0, 2: 4.0, 4: math.nan}, "fails: the training diverged"),
@@ -374,4 +374,4 @@ def test_a_model_with_roll_outs_that_are_not_finite_ranks_last(tmp_path: Path):
 
 def test_a_budget_of_time_must_hold_some_steps():
     end = TrainingLoop(One(), TrainingBudget(minutes=1e-9)).run()
-    assert end.verdict.startswith(f"warning: only {end.step} steps fitted the budget")
+    assert end.verdict.startswith(f"warning: only {end.step} steps fitted into the budget")

@@ -132,7 +132,7 @@ def of_steps(steps: int, least: int = LEAST_STEPS) -> Finding:
     if steps >= least:
         return Finding("steps")
     return Finding(
-        "steps", "warning", f"only {steps} steps fitted the budget, fewer than {least}",
+        "steps", "warning", f"only {steps} steps fitted into the budget, fewer than {least}",
         "give more --minutes, or smaller settings",
     )  # fmt: skip
 
@@ -163,7 +163,7 @@ def of_divergence(first: float, last: float, step: int, *, best: bool = True) ->
         "divergence",
         "warning" if usable else "fails",
         f"the training diverged: its held-out score went from {first:.3g} to {last:.3g}",
-        f"what is kept is the model of step {step}; give a lower rate, or look at the data (neurodyn inspect)",
+        f"the model of step {step} is kept; give a lower rate, or look at the data (neurodyn inspect)",
     )
 
 
@@ -226,7 +226,7 @@ def of_persistence(mine: float | None, persistence: float | None, what: str) -> 
         return Finding("persistence")
     return Finding(
         "persistence", "fails",
-        f"the model is worse than persistence: {what} {mine:.3g} beside {persistence:.3g} of nothing moving",
+        f"the model is worse than persistence: {what} {mine:.3g}, persistence {persistence:.3g}",
         "train longer, give more data, or ask for shorter horizons",
     )  # fmt: skip
 
@@ -309,6 +309,7 @@ def of_horizons(
     )
     return Finding(
         name, grade if everywhere else "warning",
-        f"{rival} is better {when}: {what} {b:.3g} beside {'none finite' if a is None else f'{a:.3g}'} at {s:.2g} s",
+        f"{rival} is better {when}: {what} {b:.3g} instead of {'none finite' if a is None else f'{a:.3g}'} at "
+        f"{s:.2g} s",
         advice,
     )  # fmt: skip

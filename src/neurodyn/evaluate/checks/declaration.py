@@ -110,7 +110,7 @@ def check_log(subject: Subject) -> CheckResult:
         findings.append(
             rate(
                 f"held-out log ({words}): {METRICS[name].title.lower()}, {horizon} frames", share, BOUNDS, unit="%",
-                scale=100.0, note="error beside that of nothing moving",
+                scale=100.0, note="error as a share of persistence's",
                 advice=f"the robot is another one than declared: fit it to the log ({Path(subject.data).name})",
             )
         )  # fmt: skip

@@ -113,7 +113,7 @@ def nothing_is_better(evidence: Evidence) -> Iterator[Finding]:
     if share > _POOR:
         yield Finding(
             "poor", "warning", f"held-out errors are still {share:.2f} of the declaration's",
-            "see what is unexplained: a part that the declaration does not have may be missing",
+            "see what is unexplained: the declaration may lack a part",
         )  # fmt: skip
 
 
@@ -124,8 +124,8 @@ def hardly_predicts(evidence: Evidence) -> Iterator[Finding]:
     shares = [_mean(errors, frame) / max(_mean(still, frame), 1e-12) for frame in frames]
     if min(shares) > _STILL:
         yield Finding(
-            "wrong-robot", "fails", f"nothing fits: the best model's held-out error is {percent(min(shares))} of that "
-            "of nothing moving",
+            "wrong-robot", "fails", f"nothing fits: the best model's held-out error is {percent(min(shares))} of "
+            "persistence's (nothing moves)",
             "check that the log is of this robot, with its joint order, units and signs (neurodyn inspect)",
         )  # fmt: skip
 

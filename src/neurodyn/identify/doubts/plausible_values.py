@@ -35,9 +35,9 @@ def at_a_bound(evidence: FitEvidence) -> Iterator[Finding]:
     resting = [one for one in evidence.determined if one.bound and not _is_nothing(one)]
     if resting:
         yield Finding(
-            "bound", "warning", f"{_listed(resting)} {'stands' if len(resting) == 1 else 'stand'} at a bound: the fit "
-            "wants more than is allowed",
-            "something else may be missing; give a wider prior only if the value is possible",
+            "bound", "warning", f"{_listed(resting)} {'is' if len(resting) == 1 else 'are'} at a bound of the search, "
+            "beyond which the fit would go",
+            "the declaration may lack something else; widen the prior only if the value is possible",
         )  # fmt: skip
     links = {name for name, _, what in (one.name.partition(".") for one in resting) if what.startswith(_OF_LINKS)}
     if len(links) >= _MANY_LINKS:

@@ -117,7 +117,7 @@ class Promise(Record, frozen=True):
             "promise", "warning",
             f"the model imagines a return of {self.imagined:.4g}, and its judges ({self.judged_by}) {low:.4g} to "
             f"{high:.4g}",
-            "expect what the judges say; log this policy on the robot and adapt again (neurodyn policy online)",
+            "expect the return of the judges; log this policy on the robot and adapt again (neurodyn policy online)",
         )  # fmt: skip
 
 
