@@ -375,7 +375,7 @@ def test_horizons_at_which_a_rival_is_better_are_named():
 
     assert judged([0.05, 0.2, 0.31]).grade == "ok"
     assert str(judged([0.05, 0.4, 0.3])).startswith(
-        "warning: the declaration is better 0.5 s ahead: error 0.2 beside 0.4"
+        "warning: the declaration is better 0.5 s ahead: error 0.2 instead of 0.4"
     )
     assert judged([0.2, 0.4, None]).grade == "fails"
 
