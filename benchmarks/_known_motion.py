@@ -94,8 +94,8 @@ class Motion:
         return np.concatenate([linear + np.cross(angular, arm), angular, rates], 1)
 
     def torque(self, t: np.ndarray) -> np.ndarray:
-        """Return the torques that drive the joints apart from one another, shape [T, nu]."""
-        angle = np.outer(t, self._rate) + self._phase
+        """Return the torques that drive the joints apart from one another, which hold for a frame; shape [T, nu]."""
+        angle = np.outer(t + DT / 2, self._rate) + self._phase
         rates = self._size * self._rate * np.cos(angle) + self._drift
         all_ = self._inertia * (-self._size * self._rate**2 * np.sin(angle)) + 0.2 * rates
         return all_[:, [self.joints.index(name) for name in self.driven]]

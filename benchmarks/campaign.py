@@ -8,9 +8,10 @@ mistake (_mistakes.py) is refused with a line that says where, what, and what wo
 drawn as MJCF or URDF (_generated_robots.py) moves as its file does in plain MuJoCo, unless `init` names what differs,
 or refuses it in a line (_same_motion.py); a log drawn in a format and conventions (_generated_logs.py) comes back as
 the motion that it is of by its column map and by the drafted one, unless the output doubts it, or is refused in a line
-(_same_log.py). Other runs are forks of this process, with everything imported: they take a fraction of a second. A run
-depends only on the seed, its kind and its number: --log keeps a line for each, and runs in it are not repeated;
---number 17 --only broken repeats one, and --keep leaves its files.
+(_same_log.py); a verb whose files are missing, half written or of other kinds refuses them before any work
+(_mutated_commands.py). Other runs are forks of this process, with everything imported: they take a fraction of a
+second. A run depends only on the seed, its kind and its number: --log keeps a line for each, and runs in it are not
+repeated; --number 17 --only broken repeats one, and --keep leaves its files.
 Counts are those of the table in docs/reliability.md; --short is the form for continuous integration.
 """
 
@@ -38,6 +39,7 @@ from _common import single_thread, write_result
 from _faults import child, complaint, ended, files_end_at, memory_ends_after, whole
 from _generated_robots import drawn
 from _mistakes import Mistakes
+from _mutated_commands import MutatedCommands
 from _refusals import refused
 from _same_log import check_log
 from _same_motion import compare, named
@@ -57,16 +59,17 @@ FULL = {
     "mistakes": 500,
     "robots": 2000,
     "logs": 1000,
+    "commands": 320,
 }
 SHORT = {
     "broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15, "mistakes": 60, "robots": 60,
-    "logs": 30,
+    "logs": 30, "commands": 32,
 }  # fmt: skip
 NAMES = {
     "broken": "broken inputs", "kills": "kills over ten verbs", "disk": "disk faults", "writers": "pairs of writers",
     "memory": "low-memory runs", "poisoned": "poisoned worlds",
     "mistakes": "mistakes of people", "robots": "drawn robots beside plain MuJoCo",
-    "logs": "drawn logs of known motions",
+    "logs": "drawn logs of known motions", "commands": "commands with odd files",
 }  # fmt: skip
 
 
@@ -131,6 +134,7 @@ class Campaign:
         self._inputs: BrokenInputs | None = None
         self._sound_rollouts: dict[str, SoundRollout] = {}
         self._mistakes: Mistakes | None = None
+        self._commands: MutatedCommands | None = None
         self.draw = random.Random()
 
     def take(self, kind: str, number: int, place: Path) -> tuple[str, str | None]:
@@ -250,6 +254,12 @@ class Campaign:
     def logs(self, number: int, place: Path) -> tuple[str, str | None]:
         """Import a log that was drawn at random: it is the motion that was logged, or the output doubts it."""
         return check_log(number, self.draw, place)
+
+    def commands(self, number: int, place: Path) -> tuple[str, str | None]:
+        """Give a verb a file that is missing, half written or of another kind: it is refused before any work."""
+        if self._commands is None:
+            self._commands = MutatedCommands(self.folder / "sound-files", self.data, self.model)
+        return self._commands.check(number, self.draw, place)
 
     def poisoned(self, number: int, place: Path) -> tuple[str, str | None]:
         """Poison one world of a roll-out: it is named with its frame, and the others stay bitwise equal."""

@@ -225,6 +225,13 @@ def test_too_little_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "too little memory (Unable to allocate 9 PiB)" in one_line(capsys, "robots")
 
 
+def test_a_path_that_the_system_refuses_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(["adapt", "cartpole", "--data", "none.h5", "--out", str(tmp_path / ("x" * 300))]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.endswith("cannot be used (File name too long); give another path\n")
+
+
 def test_a_refusal_wraps_in_a_terminal_and_is_one_line_elsewhere(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

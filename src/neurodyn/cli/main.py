@@ -88,6 +88,10 @@ _GC_THRESHOLD = 50_000, 20, 100
 """Allocations before a collection, by generation: Python's 700 walk the objects of torch and Newton dozens of times."""
 
 
+_OF_PATHS = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR})
+"""Errors of a path that was given, which no verb looks for everywhere."""
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exits the process with 0 (done), 2 (bad input) or 1 (internal error)."""
     os.environ.setdefault(FORWARD_ONLY, "1")
@@ -140,6 +144,9 @@ def run(arguments: list[str]) -> int:
         sys.stderr.close()
         return 0
     except OSError as error:
+        if error.errno in _OF_PATHS and error.filename is not None:
+            _complain(f"neurodyn: {error.filename}: cannot be used ({error.strerror}); give another path")
+            return 2
         if error.errno != errno.ENOSPC or error.filename is not None:  # only for a full terminal or output file
             raise
         return _report_lost_output(error)

@@ -70,7 +70,8 @@ def parse_text(text: str, suffix: str, where: str) -> Any:
     except RecursionError:
         raise InputError(f"{where}: is nested too deeply; valid: at most {MOST_DEPTH} levels") from None
     except (yaml.YAMLError, ValueError, OverflowError) as error:  # malformed dates and numbers included
-        raise InputError(f"{where}: not readable as {suffix[1:].upper()}: {error}") from None
+        form = suffix[1:].upper()
+        raise InputError(f"{where}: not readable as {form}: {error}; expected text of {form}") from None
     for place, value in _values(data, where):
         _require_plain(value, where, place)
     return data

@@ -52,6 +52,13 @@ def test_columns_are_added_up(tmp_path):
     assert np.allclose(store.episode(0)[2][:, 0], smooth_motion(TIME)[2][:-1].sum(axis=1), atol=1e-5)
 
 
+def test_a_name_that_two_columns_have_is_refused(tmp_path):
+    path = write_csv(tmp_path / "log.csv", TIME)
+    path.write_text(path.read_text().replace("da,", "x,", 1))
+    with pytest.raises(InputError, match=r"has 2 columns 'x'; expected one: rename the others"):
+        read(path, qd="differentiate")
+
+
 def test_order_of_columns_in_the_map_does_not_matter(tmp_path):
     path = write_csv(tmp_path / "log.csv", TIME)
     swapped = read(path, q={"turn": {"column": "a", "wrapped": True}, "lift": {"column": "x"}})

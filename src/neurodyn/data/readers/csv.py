@@ -33,7 +33,7 @@ class CsvSource(Source):
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
         """Open a file; without a column map, the separator is guessed from the first line, and # starts comments."""
-        self.path, self._map = path, columns or permissive_map(self.form)
+        self.path, self._map, self._drafting = path, columns or permissive_map(self.form), columns is None
         self.delimiter = self._map.delimiter
         if columns is None:
             first = next((line for line in self._text() if self._counts(line)), "")
@@ -64,6 +64,10 @@ class CsvSource(Source):
         absent = [name for name in (*wanted, columns.episodes) if name is not None and name not in self.names]
         if absent:
             raise self.missing(absent, self.names)
+        twice = [name for name in dict.fromkeys(wanted) if self.names.count(name) > 1 and not self._drafting]
+        if twice:
+            count = self.names.count(twice[0])
+            raise InputError(f"{self.path}: has {count} columns {twice[0]!r}; expected one: rename the others")
         limit = max(_LINES, MOST_VALUES // (len(names) + 1))
         pending: list[_Rows] = []
         first = size = 0
