@@ -18,6 +18,7 @@ from neurodyn.identify.motors import LONGEST_DELAY, longest_delay, with_motors
 from neurodyn.identify.run import open_logs
 from neurodyn.identify.settings import AdaptationSettings
 from neurodyn.identify.stages.growing_windows import Fitting, first_coordinates
+from neurodyn.identify.unknowns.delay_trades import dampings_traded
 from neurodyn.identify.unknowns.quantities import DELAY
 from neurodyn.identify.unknowns.search_space import Coordinate, CoordinateSpace
 from neurodyn.robots import load
@@ -109,6 +110,17 @@ def test_a_measured_delay_is_shared_by_delay_and_lag_at_the_start():
     assert float(alone.value(DELAY, first_coordinates(alone, known))) == pytest.approx(0.012)
     assert float(alone.value(DELAY, first_coordinates(alone, msgspec.structs.replace(known, usable=False)))) == 0.0
     assert float(both.value(LAG, first_coordinates(both))) == pytest.approx(0.01)
+
+
+def test_the_damping_of_a_joint_is_given_back_to_its_servo():
+    names = ("hinge.damping", "actuator.hinge.kd", "slider.damping")
+    where = space(*names)
+    x = torch.tensor([one.of(value) for one, value in zip(where.coordinates, (0.3, 0.5, 0.2), strict=True)]).double()
+    (moved,) = dampings_traded(where, x)
+    values = [float(where.value(name, moved)) for name in names]
+    declared = float(where.value("hinge.damping", where.declared))
+    assert values == pytest.approx([declared, 0.8 - declared, 0.2], abs=1e-6)
+    assert len(dampings_traded(space(DELAY, LAG), x[:2])) == 0
 
 
 def known(names: tuple[str, ...], deviations: list[float], correlation: float) -> Identifiability:

@@ -6,10 +6,13 @@ import torch
 
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.confidence.parameter_search import kept_stage
 from neurodyn.identify.fit.intervals import identifiability, shift_towards
 from neurodyn.identify.fit.least_squares import fitted, levenberg_marquardt
+from neurodyn.identify.fit.readings import Noise
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
 from neurodyn.identify.stages.growing_windows import settled
+from neurodyn.identify.unknowns.search_space import BoxedSpace
 from neurodyn.multibody.engine import EngineConfig, nominal
 from tests.identify import pendulum
 
@@ -50,12 +53,54 @@ def test_a_move_is_that_of_a_fit_with_the_other_model(solution: tuple[Residuals,
     torch.testing.assert_close(found, moved, rtol=0.15, atol=3e-4)
 
 
+def test_no_error_moves_what_no_motion_tells(solution: tuple[Residuals, Point]):
+    residuals, point = solution
+    other = residuals.errors(point) + 0.01
+
+    class Scaled(BoxedSpace):
+        def __init__(self) -> None:
+            own = residuals.space
+            self.names, self.lower, self.upper, self.nominal = own.names, own.lower, own.upper, own.nominal
+
+        def values(self, x: torch.Tensor) -> torch.Tensor:
+            return residuals.space.values(x)
+
+        def unseen(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.eye(x.shape[-1], dtype=x.dtype)[0].expand_as(x)
+
+    moved = shift_towards(residuals.with_space(Scaled()), point, other)
+    assert abs(float(moved[0])) < 1e-9
+    assert float(moved.abs().max()) > 1e-3
+
+
 def test_moves_widen_deviations_but_not_at_bounds(solution: tuple[Residuals, Point]):
     analysis = identifiability(*solution)
     moves = torch.stack([3.0 * analysis.deviations, 4.0 * analysis.deviations])
     wider = analysis.widened(moves)
     torch.testing.assert_close(wider.deviations, 26.0**0.5 * analysis.deviations)
     assert analysis.widened(None) is analysis
+
+
+def test_what_noise_does_not_explain_may_err_alike_in_all_blocks(solution: tuple[Residuals, Point]):
+    residuals, point = solution
+    analysis = identifiability(residuals, point)
+    rest = residuals.robust(point)
+    for times, share in ((1.0, 0.0), (2.0, 0.0), (0.5, 1.0 - 0.55**2)):
+        noise = residuals.with_scale(residuals.scale, Noise(*(times * rest).chunk(2)))
+        same = Point(point.x, point.local, point.initial * residuals.noise.joined / noise.noise.joined)
+        assert noise.unexplained(same) == pytest.approx(share, abs=0.01)
+    wider = analysis.inflated(0.75)
+    torch.testing.assert_close(wider.deviations, (1.0 + 0.75 * (LOGS - 1)) ** 0.5 * analysis.deviations)
+    assert torch.equal(analysis.inflated(0.0).deviations, analysis.deviations)
+
+
+@pytest.mark.parametrize(("costs", "kept"), [
+    ({"short": 100.0, "middle": 103.0, "long": 104.0}, "middle"),
+    ({"short": 100.0, "middle": 90.0, "long": 92.0}, "long"),
+    ({"short": 80.0, "middle": 90.0, "long": 92.0}, "short"),
+])  # fmt: skip
+def test_the_longest_of_stages_that_predict_alike_is_kept(costs: dict[str, float], kept: str):
+    assert kept_stage(costs) == kept
 
 
 def test_initial_states_are_fitted_at_given_values(solution: tuple[Residuals, Point]):

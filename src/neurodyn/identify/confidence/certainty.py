@@ -192,7 +192,7 @@ def certainty(searched: Searched, settings: IdentificationSettings, run: Path, r
     Resamples are stored in the folder `run`, and read from there with `resume`.
     """
     residuals, point = searched.residuals, searched.point
-    analysis = identifiability(residuals, point).widened(searched.shifts)
+    analysis = _analysed(searched)
     if searched.stages:
         convergence = Convergence(True, f"of the stages, that of {searched.stage} fits held-out windows best")
         return Certainty(analysis, convergence, None, None, blocks_of(residuals.windows).text)
@@ -338,7 +338,16 @@ def hold_undetermined(
     iterations, tolerance = (_REFITS, settings.progress) if searched.stages else (settings.iterations, _SETTLED)
     held = levenberg_marquardt(residuals.with_space(part), start, iterations, tolerance=tolerance).point
     fitted = replace(searched, point=replace(held, x=part.whole(held.x)))
-    return fitted, identifiability(residuals, fitted.point, ~determined).widened(searched.shifts), determined
+    return fitted, _analysed(fitted, ~determined), determined
+
+
+def _analysed(searched: Searched, unknown: Tensor | None = None) -> Identifiability:
+    """Return the identifiability at a solution; of a fit in stages with what its model may err beside noise."""
+    residuals, point = searched.residuals, searched.point
+    analysis = identifiability(residuals, point, unknown)
+    if searched.stages:
+        analysis = analysis.inflated(residuals.unexplained(point))
+    return analysis.widened(searched.shifts)
 
 
 def _with_joint(analysis: Identifiability, determined: Tensor, above: float) -> Tensor:

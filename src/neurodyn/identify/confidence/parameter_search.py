@@ -278,7 +278,17 @@ class Searched:
     @property
     def stage(self) -> str:
         """Name of the stage whose end is kept."""
-        return min(self.stages, key=self.stages.__getitem__, default="")
+        return kept_stage(self.stages) if self.stages else ""
+
+
+_ALIKE = 1.03
+"""Ratio of the costs of held-out windows up to which stages predict them alike."""
+
+
+def kept_stage(costs: Mapping[str, float]) -> str:
+    """Return the last stage that predicts held-out windows as well as the best one: longer windows tell more."""
+    least = min(costs.values())
+    return [name for name, cost in costs.items() if cost <= _ALIKE * least][-1]
 
 
 def search(

@@ -99,6 +99,14 @@ class Identifiability:
         wider = (self.deviations.square() + moved.square()).sqrt()
         return replace(self, deviations=torch.where(self.bound, self.deviations, wider), moved=moved)
 
+    def inflated(self, share: float) -> "Identifiability":
+        """Return the analysis with wider deviations, for a `share` of the residuals' power that noise does not explain.
+
+        What the model lacks may err alike in every block of data, so that their number does not lessen it.
+        """
+        wider = (1.0 + share * self.degrees) ** 0.5
+        return replace(self, deviations=wider * self.deviations, white=wider * self.white)
+
     def intervals(self, values: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[float, float] | None]:
         """Return the 95 % interval of each parameter within its bounds; None where it is infinite."""
         width = student_t(self.degrees) * self.deviations
@@ -193,13 +201,12 @@ def shift_towards(residuals: Residuals, point: Point, errors: Tensor) -> Tensor:
     One Gauss-Newton step, with the Jacobian of the model as it is.
     """
     normal, gradient_at = residuals.chord(point)
-    matrix, gradient, _ = reduce(residuals, replace(normal, gradient=gradient_at(point, errors) - normal.gradient))
-    full, _ = assemble(residuals, matrix, gradient, point)
-    n = residuals.parameters
-    right = torch.zeros(len(full[0]), dtype=full.dtype)
-    right[:n] = gradient[0, :, :n].sum(0)
-    bound = torch.zeros(len(right), dtype=torch.bool)
-    return -(pseudo_inverse(full[0], bound) @ right)[:n]
+    gradients = gradient_at(point), gradient_at(point, errors)  # of one Jacobian, and so of its model's errors
+    parts = [reduce(residuals, replace(normal, gradient=one)) for one in gradients]
+    (full, before), (_, after) = (assemble(residuals, matrix, gradient, point) for matrix, gradient, _ in parts)
+    bound = torch.zeros(len(full[0]), dtype=torch.bool)
+    bound[: residuals.parameters] = residuals.space.at_active_bound(point.x[0], before[0, : residuals.parameters])
+    return -(pseudo_inverse(full[0], bound) @ (after - before)[0])[: residuals.parameters]
 
 
 def correlations(covariance: Tensor) -> Tensor:
@@ -368,6 +375,14 @@ class Resamples:
     @property
     def _widening(self) -> float:
         return (self.blocks.count / (self.blocks.count - 1)) ** 0.5
+
+    def inflated(self, share: float) -> "Identifiability":
+        """Return the analysis with wider deviations, for a `share` of the residuals' power that noise does not explain.
+
+        What the model lacks may err alike in every block of data, so that their number does not lessen it.
+        """
+        wider = (1.0 + share * self.degrees) ** 0.5
+        return replace(self, deviations=wider * self.deviations, white=wider * self.white)
 
     def intervals(self, values: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[float, float]]:
         """Return the 95 % interval of each parameter around its fitted value, within its bounds."""

@@ -24,7 +24,7 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.confidence.parameter_search import Searched, SearchEnd
+from neurodyn.identify.confidence.parameter_search import Searched, SearchEnd, kept_stage
 from neurodyn.identify.fit.intervals import shift_towards
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, noise_of
@@ -35,7 +35,7 @@ from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.stages.gain_scan import guessed_gains, scan_gains
-from neurodyn.identify.unknowns.delay_trades import delays_traded
+from neurodyn.identify.unknowns.delay_trades import dampings_traded, delays_traded
 from neurodyn.identify.unknowns.priors import UnitPrior
 from neurodyn.identify.unknowns.quantities import DELAY, LIMITS
 from neurodyn.identify.unknowns.search_space import CoordinateSpace, PartOfSpace
@@ -65,6 +65,8 @@ _STARTS, _STARTS_OF_BASE = 2, 4
 """Iterations of a fit of initial states alone, which is nearly linear; of those of an unmeasured base, which is not."""
 _FAR = 3.0
 """Deviations from a declared value beyond which its prior is widened, if it may be a placeholder."""
+_NEAR = 1.1
+"""Ratio of held-out costs up to which the solutions of stages count as possible ones."""
 _SETTLED = 5e-4
 """Relative decrease of the cost below which the last stage ends: along valleys that the priors close, costs differ by
 little."""
@@ -399,6 +401,24 @@ class Fitting:
         self.x = tried[best]
         return True
 
+    @torch.no_grad()
+    def undamp(self, residuals: Residuals) -> None:
+        """Give the damping of joints back to their servos where that costs less (`dampings_traded`)."""
+        tried = dampings_traded(self.space, self.x)
+        if not len(tried):
+            return
+        point = self.start(residuals)
+
+        def costs(x: Tensor) -> Tensor:
+            return residuals.cost(Point(x, *(p.expand(len(x), *p.shape[1:]) for p in (point.local, point.initial))))
+
+        cost = float(residuals.cost(point))
+        better = tried[costs(tried) < cost]
+        if len(better):
+            together = self.x + (better - self.x).sum(0)
+            tried = torch.cat([better, together[None]])
+            self.x = tried[int(costs(tried).argmin())]
+
     def probe(self, residuals: Residuals) -> None:
         """Move each coordinate of the floor by itself while the cost falls (`probe_coordinates`)."""
         columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
@@ -437,22 +457,22 @@ class Fitting:
                 f"log of {self.spec.robot!r}: no fit has a finite cost on held-out episodes; valid: a log of this "
                 "robot, in its units (neurodyn inspect shows what it holds)"
             )
-        self.x, self.local = ends[min(costs, key=costs.__getitem__)]
+        self.x, self.local = ends[kept_stage(costs)]
         self.ends = torch.stack([x for x, _ in ends.values()])
         return self.end(costs)
 
     def again(self, costs: dict[str, float], iterations: int = _MORE) -> Searched:
         """Search the kept stage further, from where it ended, and return its result."""
-        name, stage = min(costs, key=costs.__getitem__), self.stage_of(costs)
+        name, stage = kept_stage(costs), self.stage_of(costs)
         self._search(self.residuals(self.windows(Split.TRAIN, stage), early=stage != self.stages[-1]), iterations, name)
         return self.end(costs)
 
     def stage_of(self, costs: Mapping[str, float]) -> FitStage:
-        """Return the stage with the lowest of held-out costs by stage."""
-        return self.stages[list(costs).index(min(costs, key=costs.__getitem__))]
+        """Return the stage that is kept of those with some held-out costs (`kept_stage`)."""
+        return self.stages[list(costs).index(kept_stage(costs))]
 
     def end(self, costs: dict[str, float]) -> Searched:
-        """Return the current coordinates as the result of the stage with the lowest held-out cost."""
+        """Return the current coordinates as the result of the stage that is kept."""
         stage = self.stage_of(costs)
         residuals = self.residuals(self.windows(Split.TRAIN, stage))
         nothing = self.x.new_zeros(0, len(self.space.quantities))
@@ -468,6 +488,10 @@ class Fitting:
             return self.end_with_shifts(self.end(costs))
         self.x = self.space.with_likely_scale(self.x)
         self.shorten_steps(substeps)
+        stage = self.stage_of(costs)
+        self.undamp(self.residuals(self.windows(Split.TRAIN, stage)))
+        self.again(costs)
+        self.tangent = self.dynamics
         return self.end_with_shifts(self.again(costs))
 
     def shorten_steps(self, substeps: int) -> None:
@@ -485,17 +509,23 @@ class Fitting:
     def end_with_shifts(self, searched: Searched) -> Searched:
         """Return a result with how far the solution moves with other stages, and with shorter steps of the engine.
 
-        A model without errors has the same solution for windows of all lengths, up to noise. Errors of the engine's
-        first-order integrator fall with the length of its steps, unless they are extrapolated.
+        A model without errors has the same solution for windows of all lengths, up to noise; stages that predict much
+        worse tell nothing. Errors of the engine's first-order integrator fall with the length of its steps. Where they
+        are extrapolated to none, the move to steps of a millisecond counts: drives of robots take such steps, too.
         """
-        shifts = (self.ends - self.ends.mean(0)) / max(1, len(self.ends) - 1) ** 0.5
+        ends, costs = self.ends, torch.tensor(list(searched.stages.values()))
+        if len(ends) == len(costs):
+            ends = ends[costs <= _NEAR * costs.min()]
+        shifts = (ends - ends.mean(0)) / max(1, len(ends) - 1) ** 0.5
         if self.doubled is None:
             engine = self.model.engine
             finer = self._with_substeps(_FINER * engine.substeps).dynamics(self.store, self.dynamics.threads)
             errors = searched.residuals.with_dynamics(finer).errors(searched.point)
             moved = shift_towards(searched.residuals, searched.point, errors) / (1.0 - 1.0 / _FINER)
-            shifts = torch.cat([shifts, moved[None]])
-        return replace(searched, shifts=shifts)
+        else:
+            plain = searched.residuals.with_dynamics(self.dynamics)
+            moved = shift_towards(searched.residuals, searched.point, plain.errors(searched.point))
+        return replace(searched, shifts=torch.cat([shifts, moved[None]]))
 
     def _search(self, residuals: Residuals, iterations: int, name: str, bar: float = math.inf) -> float:
         columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))

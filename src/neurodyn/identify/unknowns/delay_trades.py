@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""What makes up for another delay: a servo's damping and rotor inertia, or a motor's lag.
+r"""What makes up for another delay (a servo's damping and rotor inertia, or a motor's lag), and for a servo's damping.
 
 A servo that follows slow commands $c$ with stiffness $k_p$, damping $k_d$, inertia $J$ and delay $d$ has
 
@@ -36,6 +36,26 @@ def delays_traded(space: CoordinateSpace, x: Tensor, shifts: Sequence[float] = S
         shift = min(max(now + shift, least), most) - now
         if shift:
             tried += [_moved(space, x, now, shift, by_lag=by_lag) for by_lag in _ways(space)]
+    return torch.stack(tried) if tried else x.new_zeros(0, len(x))
+
+
+def dampings_traded(space: CoordinateSpace, x: Tensor) -> Tensor:
+    """Return coordinates with the declared damping of a joint each, shape [joints, n], from x of shape [n].
+
+    The damping of its servo makes up for it: within the servo's limits of torque, both are one.
+    """
+    tried = []
+    for name in space.names:
+        joint, _, what = name.rpartition(".")
+        servo = f"actuator.{joint}.kd"
+        if what != "damping" or servo not in space.names:
+            continue
+        k, row = space.names.index(name), space.names.index(servo)
+        moved = x.clone()
+        moved[k] = space.declared[k]
+        more = float(space.value(name, x)) - float(space.value(name, moved))
+        moved[row] = space.coordinates[row].of(max(float(space.value(servo, x)) + more, 1e-12))
+        tried.append(space.clip(moved))
     return torch.stack(tried) if tried else x.new_zeros(0, len(x))
 
 
