@@ -16,6 +16,7 @@ from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.artifact import load as load_run
 from neurodyn.dynamics.rollout_errors import Judgement
 from neurodyn.evaluate import evaluate
+from neurodyn.evaluate.logged import beside_log
 from neurodyn.evaluate.run import open_along_log
 from neurodyn.identify import AdaptationSettings, Identification, adapt
 from neurodyn.identify.ladder import network_choice
@@ -121,6 +122,15 @@ def test_a_body_without_joints_is_a_robot(flown: Identification):
     assert flown.figures.chosen != "declared"
     errors = {one.name: one.test["base [m]"][-1] or 0.0 for one in flown.figures.rungs}
     assert errors["identified"] < 0.3 * errors["declared"]
+
+
+def test_an_evaluation_shows_a_flying_body_the_past_that_its_model_reads(flown: Identification, tmp_path: Path):
+    folder = tmp_path / "again"
+    robot = declared(folder, flyer(), ROTORS_DECLARED)
+    store = record(tmp_path / "log.h5", robot, flyer(), episodes=6, frames=40)
+    assert flown.dynamics.spec.context > 0
+    found = beside_log(flown.dynamics, robot, store, split=None, horizon=10)
+    assert found.context_frames == min(flown.dynamics.spec.context, 30)
 
 
 def test_centre_and_inertia_of_a_free_body_are_found(flown: Identification):

@@ -2,8 +2,8 @@
 """Evaluation of a model and baselines against a log: open-loop errors from many starts.
 
 A network with memory first sees the recorded frames before the start. For a floating robot (a toss), every recorded
-state is a start, the model gets only that state, and the first states of episodes (the releases) are also evaluated
-separately.
+state is a start, and the first states of episodes (the releases) are also evaluated separately; the model gets only
+that state, or as a mechanism with delays or a disturbance also the frames before it.
 """
 
 from collections.abc import Iterable
@@ -144,12 +144,13 @@ def _beside_tosses(
     model: Dynamics, robot: Robot, store: Store, split: int | None, frames: int, rollouts: int | None, seed: int,
     declared: Dynamics | None,
 ) -> Tossed:  # fmt: skip
-    starts, stride = log_starts(store, split, 0, frames, rollouts)
+    context = _past_of(model, store, split, frames)
+    starts, stride = log_starts(store, split, context, frames, rollouts)
     done = measure_time(lambda: roll_along_log(model, store, starts, _TOSSES))
     compared, released = RolloutErrors.of(robot, done.path, truth_of(starts)), starts.start == 0
     return Tossed(
         about=about(model, frames, starts.count, seed),
-        context_frames=0,
+        context_frames=context,
         split=split_name(split),
         episodes=len(episodes_in(store, split)),
         env_steps_per_second=starts.count * frames / done.seconds,
@@ -163,6 +164,12 @@ def _beside_tosses(
         declared=_declared_errors(declared, robot, store, starts, horizons_up_to(frames)),
         conditions=_by_condition(model, store, starts, compared),
     )
+
+
+def _past_of(model: Dynamics, store: Store, split: int | None, frames: int) -> int:
+    """Return the frames before a start that a mechanism's delays and disturbances read; networks read none."""
+    longest = int(store.lengths[episodes_in(store, split)].max())
+    return max(0, min(model.spec.context, longest - frames)) if model.kind == "hybrid" else 0
 
 
 def _calibration(
