@@ -104,12 +104,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0, help="CPU time of the training")
     parser.add_argument("--gait", type=float, default=10.0, help="CPU time of the gait")
+    parser.add_argument("--frames", type=int, default=600, help="frames of the path, more than 100")
     parser.add_argument("--film", type=Path, help="file for a film (.gif)")
     options = parser.parse_args()
     torch.manual_seed(0)
     model = swimmer(drag())
     fit(model, record("water25", 10, 200, seed=0), options.seconds)
-    gait, swum = torques(optimised(model, options.gait), 600), {}
+    gait, swum = torques(optimised(model, options.gait), options.frames), {}
     for name, dynamics in (("imagined", model), ("in MuJoCo", simulator("water25"))):
         q = swum[name] = rolled(dynamics, at_rest(1).q, at_rest(1).qd, gait)[0]
         print(f"{name:10s} {float(speed(q)):.3f} body lengths a second")

@@ -23,7 +23,7 @@ ARGUMENTS = {
     "link_lengths.py": ["--grid", "2"],
     "swimmer.py": ["--seconds", "0.5"],
     "walking.py": ["--seconds", "0.3", "--decisions", "300", "--episodes", "1"],
-    "swimmer_gait.py": ["--seconds", "0.5", "--gait", "0.3", "--film", "gait.gif"],
+    "swimmer_gait.py": ["--seconds", "0.5", "--gait", "0.3", "--frames", "150", "--film", "gait.gif"],
     "friction_discovery.py": ["--windows", "8", "--steps", "4", "--refit", "4", "--seconds", "0.5"],
     "logs_to_policy.py": ["--transitions", "1000", "--iterations", "1", "--episodes", "2", "--json", "figures.json"],
     "own_logs/make_logs.py": ["--runs", "4", "--seconds", "6"],
@@ -31,7 +31,7 @@ ARGUMENTS = {
     "pushing.py": ["--pushes", "8"],
     "real_pendulum.py": ["--windows", "8", "--horizon", "0.1"],
     **{f"trainers/{name}_ppo.py": ["--worlds", "16", "--updates", "8"] for name in ("cleanrl", "rsl_rl", "sb3")},
-    "soft_tail/soft_tail.py": ["--runs", "5", "--seconds", "6", "--minutes", "0.02"],
+    "soft_tail/soft_tail.py": ["--runs", "5", "--seconds", "6", "--minutes", "0.004"],
 }
 NEEDS = {"logs_to_policy.py": "rsl_rl", "trainers/rsl_rl_ppo.py": "rsl_rl", "trainers/sb3_ppo.py": "stable_baselines3"}
 LOGS = {"real_pendulum.py": ROOT.parent / "shared/data/ibm_double_pendulum/ibm_double_pendulum.npz"}
