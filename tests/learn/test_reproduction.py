@@ -2,6 +2,7 @@
 """Manifests, and trainings that are run once more: the same bits from the same input, and no other input."""
 
 import json
+import re
 import shutil
 import warnings
 from importlib.metadata import version
@@ -16,11 +17,12 @@ from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError, Notice
 from neurodyn.core.provenance import file_checksum
 from neurodyn.data.store import Store
+from neurodyn.learn import reproduction
 from neurodyn.learn.manifest import MANIFEST, Manifest, read_manifest
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.learn.training import finetune, train
 from neurodyn.robots import Robot
-from tests.plant import make_store
+from tests.plant import make_store, repository
 
 
 @pytest.fixture
@@ -80,6 +82,20 @@ def test_a_budget_in_steps_gives_the_same_bits(made: Path, tmp_path: Path, capsy
     assert found["tensors"] > 4
     assert found["score_before"] == found["score_now"] is not None
     assert read_manifest(tmp_path / "again").files == read_manifest(made).files
+
+
+def test_every_training_is_known_where_its_module_was_not_imported():
+    """Each name that a module registers is in the list of modules to import, and the other way around."""
+    source, found = repository() / "src", {}
+    for path in (source / "neurodyn").rglob("*.py"):
+        for name in re.findall(r"^@REPETITIONS\.register\(\"(.*)\"\)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            found[name] = ".".join(path.relative_to(source).with_suffix("").parts)
+    here = reproduction.__name__
+    assert {name: module for name, module in found.items() if module != here} == reproduction._MODULES
+
+
+def test_the_run_may_be_named_by_its_model(made: Path, tmp_path: Path):
+    assert reproduce(made / "model", tmp_path / "again").same
 
 
 @pytest.mark.parametrize("kind", ["finetune", "world-model"])

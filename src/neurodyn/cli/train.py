@@ -16,7 +16,7 @@ from neurodyn.cli.terminal.flags import (
     command,
     own_device,
 )
-from neurodyn.core.artifacts import require_writable, write_json
+from neurodyn.core.artifacts import require_writable, run_folder, write_json
 from neurodyn.core.config import read_plain, to_dict, with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import require_usable
@@ -69,7 +69,7 @@ def reproduce(request: ReproduceRequest, *, json: JsonFile = None) -> None:
     from neurodyn.learn.reproduction import reproduce as train_again
 
     require_writable(json, text=True)
-    if read_manifest(Path(request.run)).training.startswith("policy"):
+    if read_manifest(run_folder(request.run)).training.startswith("policy"):
         from neurodyn.policy.learners.algorithms import require_learner
 
         require_learner()
@@ -280,7 +280,7 @@ def next_motion(
     from neurodyn.control.robot.motion import play_next_motion
     from neurodyn.identify.run import next_motion as propose
 
-    run = Path(request.run)
+    run = run_folder(request.run)
     require_writable(json, text=True)
     if robot is not None:
         log = play_next_motion(run, robot, out)

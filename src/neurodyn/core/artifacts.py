@@ -495,7 +495,7 @@ def pretrained_policy_names() -> list[str]:
 def resolve_run(run: str | Path) -> Path:
     """Return the run directory for a path or "pretrained:NAME", or raise an InputError if there is none."""
     if not str(run).startswith(PRETRAINED):
-        run = _without_model(Path(run))
+        run = run_folder(run)
         restore_folder(run / "model")
         if not (run / "model").exists() and any((run / f"robot{end}").is_file() for end in _DECLARED):
             how = f"neurodyn hybrid {shlex.quote(str(run))} --out RUN"
@@ -508,8 +508,9 @@ _DECLARED = (".yaml", ".yml", ".toml", ".json")
 """Suffixes of declarations."""
 
 
-def _without_model(run: Path) -> Path:
+def run_folder(run: str | Path) -> Path:
     """Return the run of a path that ends in its folder model/, as trainings print it; other paths as they are."""
+    run = Path(run)
     within = run.name == "model" and (run / "spec.json").is_file() and not (run / "model").is_dir()
     return run.parent if within else run
 

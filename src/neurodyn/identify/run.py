@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from neurodyn.core.artifacts import read_json, write_json
+from neurodyn.core.artifacts import read_json, run_folder, write_json
 from neurodyn.core.config import read_config, to_dict
 from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.description.parameter import Parameter
@@ -152,7 +152,7 @@ def next_motion(request: NextMotionRequest) -> NextMotion:
     Raises:
         InputError: The folder is no finished run of `adapt`, its logs are missing or others, or a limit is invalid.
     """
-    run = Path(request.run)
+    run = run_folder(request.run)
     changes = {
         "proposal_seconds": request.seconds, "proposals": request.candidates, "seed": request.seed,
         "limits": read_config(Path(request.limits), MotionLimitSettings) if isinstance(request.limits, str | Path)
