@@ -113,7 +113,7 @@ def make_store(
 class PlantDynamics:
     """The plant behind the interface of dynamics: a model without error, or with one that is asked for."""
 
-    differentiable = measured = False
+    differentiable = measured = takes_parts = False
     kind, network, caveat, device = "neural", "plant", "", "cpu"
     conditions = own_quantities = ()
 

@@ -21,7 +21,7 @@ class Coasting:
     """Dynamics of free flight without gravity, exact; `spoil` changes the prediction."""
 
     spec = SPEC
-    differentiable, measured, conditions, own_quantities = False, False, (), ()
+    differentiable, measured, takes_parts, conditions, own_quantities = False, False, False, (), ()
     kind, network, caveat, device = "coasting", None, "", "cpu"
 
     def parameters(self):
