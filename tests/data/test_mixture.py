@@ -155,7 +155,7 @@ def test_joined_holds_all_episodes(tmp_path):
 
 def test_what_does_not_join_is_refused(tmp_path):
     a = counted(tmp_path / "a.h5", [3])
-    with pytest.raises(InputError, match="with and without a reward do not join"):
+    with pytest.raises(InputError, match="with and without a reward cannot be combined"):
         join_stores([a, counted(tmp_path / "b.h5", [3], rewarded=False)])
     with pytest.raises(MismatchError, match="robot is 'cart' instead of 'mass'"):
         join_stores([a, counted(tmp_path / "c.h5", [3], spec=msgspec.structs.replace(SPEC, robot="cart"))])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Robots that nobody tracks: a small quadruped in plain MuJoCo that gives encoders and an IMU alone."""
+"""Robots without motion capture: a small quadruped in plain MuJoCo that gives encoders and an IMU alone."""
 
 import math
 
