@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies as checkpoints of rsl_rl: its own OnPolicyRunner loads them strictly, and acts as ours; and back again."""
 
+import shutil
+import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -17,10 +20,14 @@ from tensordict import TensorDict
 from neurodyn.cli.main import run
 from neurodyn.core.errors import InputError
 from neurodyn.interop import import_policy
+from neurodyn.interop.c_code.policies import policy_unit
+from neurodyn.interop.formats import CODE
+from neurodyn.interop.onnx import export_policy
 from neurodyn.interop.policies import export_rsl_rl
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, save_policy
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.tasks import load
+from tests.interop.c_programs import FLAGS
 
 STATE = "actor_state_dict"
 
@@ -93,27 +100,86 @@ def recurrent_layer(width: int, gates: int = 3) -> dict[str, torch.Tensor]:
     return {f"rnn.rnn.{name}": torch.zeros(shape) for name, shape in shapes.items()}
 
 
+ACTOR = """#include <stdio.h>
+#include "unit.h"
+int main(void) {
+  unit_state state; double x, again; unit_real seen[4], action[1], scaled[1];
+  unit_reset(&state);
+  while (fread(&again, sizeof again, 1, stdin) == 1) {
+    if (again > 0.5) unit_reset(&state);
+    for (int i = 0; i < 4; ++i) { if (fread(&x, sizeof x, 1, stdin) != 1) return 1; seen[i] = (unit_real)x; }
+    unit_act(&state, seen, action, scaled);
+    x = action[0]; fwrite(&x, sizeof x, 1, stdout);
+  }
+  return 0;
+}
+"""
+
+
+def in_torch(policy: Path, rows: torch.Tensor, begins: torch.Tensor) -> np.ndarray:
+    _, network = load_policy(policy)
+    actions, hidden = [], None
+    for row, again in zip(rows, begins.tolist(), strict=True):
+        action, hidden = network.remember(row[None], None if again else hidden)
+        actions.append(action)
+    return torch.cat(actions).detach().numpy()
+
+
+def in_onnx(policy: Path, rows: torch.Tensor, begins: torch.Tensor) -> np.ndarray:
+    runtime = pytest.importorskip("onnxruntime")
+    export_policy(policy, policy / "policy.onnx")
+    session = runtime.InferenceSession(policy / "policy.onnx")
+    empty = {one.name: np.zeros((1, one.shape[1]), np.float32) for one in session.get_inputs()[1:]}
+    actions, memory = [], empty
+    for row, again in zip(rows, begins.tolist(), strict=True):
+        given = {"observation": row[None].numpy(), **(empty if again else memory)}
+        action, _, *after = session.run(None, given)
+        memory = dict(zip(empty, after, strict=True))
+        actions.append(action)
+    return np.concatenate(actions)
+
+
+def in_c(policy: Path, rows: torch.Tensor, begins: torch.Tensor) -> np.ndarray:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    for name, text in {**CODE["c"](policy_unit(str(policy)), "unit"), "driver.c": ACTOR}.items():
+        (policy / name).write_text(text)
+    built = [compiler, *FLAGS, "-DUNIT_DOUBLE=1", "unit.c", "driver.c", "-o", "driver", "-lm"]
+    subprocess.run(built, cwd=policy, check=True)
+    given = torch.cat([begins[:, None].double(), rows.double()], 1).numpy()
+    found = subprocess.run([policy / "driver"], input=given.tobytes(), capture_output=True, check=True)
+    return np.frombuffer(found.stdout).reshape(-1, 1)
+
+
+@pytest.mark.parametrize("act", [in_torch, in_onnx, in_c])
 @pytest.mark.parametrize(("kind", "width"), [("gru", 8), ("gru", 4), ("lstm", 4)])
-def test_a_recurrent_actor_of_rsl_rl_acts_as_it_does_there(kind: str, width: int, tmp_path: Path):
+def test_a_recurrent_actor_of_rsl_rl_acts_as_it_does_there(kind: str, width: int, act, tmp_path: Path):
+    torch.manual_seed(3)
     seen = TensorDict({"policy": torch.zeros(2, 4)}, batch_size=[2])
+    spread = "HeteroscedasticGaussianDistribution" if width == 4 else "GaussianDistribution"
     actor = RNNModel(
         seen, {"actor": ["policy"]}, "actor", 1, hidden_dims=[16, 8], obs_normalization=True, rnn_type=kind,
-        rnn_hidden_dim=width, distribution_cfg={"class_name": "GaussianDistribution"},
+        rnn_hidden_dim=width, distribution_cfg={"class_name": spread},
     ).eval()  # fmt: skip
     torch.save({"actor_state_dict": actor.state_dict()}, tmp_path / "actor.pt")
     import_policy(tmp_path / "actor.pt", "cartpole-swingup", tmp_path / "policy")
-    _, network = load_policy(tmp_path / "policy")
-    hidden = None
-    for row in torch.randn(1000, 1, 4):
-        ours, hidden = network.remember(row, hidden)
-        theirs = actor(TensorDict({"policy": row}, batch_size=[1]))
-        torch.testing.assert_close(ours, theirs.clamp(-1.0, 1.0), atol=1e-5, rtol=1e-4)
+    rows, begins, theirs = 5 * torch.randn(1000, 4), torch.rand(1000) < 0.02, []
+    for row, again in zip(rows, begins.tolist(), strict=True):
+        if again:
+            actor.reset(torch.ones(1, dtype=torch.bool))
+        theirs.append(actor(TensorDict({"policy": row[None]}, batch_size=[1])).clamp(-1.0, 1.0))
+    wanted = torch.cat(theirs).detach().numpy()
+    np.testing.assert_allclose(act(tmp_path / "policy", rows, begins), wanted, atol=1e-5, rtol=1e-4)
+    assert wanted.std() > 0.01
 
 
-def test_an_actor_that_also_gives_its_deviation_is_read_without_it(tmp_path: Path):
+@pytest.mark.parametrize("normalised", [True, False])
+def test_an_actor_that_also_gives_its_deviation_is_read_without_it(normalised: bool, tmp_path: Path):
     seen = TensorDict({"policy": torch.zeros(2, 4)}, batch_size=[2])
     spread = {"class_name": "HeteroscedasticGaussianDistribution"}
-    actor = MLPModel(seen, {"actor": ["policy"]}, "actor", 1, hidden_dims=[16], distribution_cfg=spread).eval()
+    options = {"hidden_dims": [16], "obs_normalization": normalised, "distribution_cfg": spread}
+    actor = MLPModel(seen, {"actor": ["policy"]}, "actor", 1, **options).eval()
     torch.save({"actor_state_dict": actor.state_dict()}, tmp_path / "actor.pt")
     import_policy(tmp_path / "actor.pt", "cartpole-swingup", tmp_path / "policy")
     _, network = load_policy(tmp_path / "policy")

@@ -88,6 +88,8 @@ _GATES = {3: "gru", 4: "lstm"}
 """Kinds of recurrent networks by the number of their gates."""
 _EXPLORATION = re.compile(r"distribution\..*|(log_)?std|obs_normalizer\.(_var|count)")
 """Arrays without an effect on mean actions."""
+_DEVIATION = re.compile(r"distribution\..*std(_param)?|(log_)?std")
+"""The deviation of actions, where it is no output of the network."""
 _RSL_RL_ACTOR = "the actor of a checkpoint of rsl_rl (4 or later)"
 
 
@@ -114,7 +116,7 @@ def read_rsl_rl(path: str | Path) -> Actor:
             f"{where}: holds {choices(unread)}, which are not supported; valid: an MLP, alone or behind one layer "
             "of a GRU or LSTM"
         )
-    actor = Actor(layers, memory=memory, spreads=not any(name.endswith(("std", "std_param")) for name in arrays))
+    actor = Actor(layers, memory=memory, spreads=not any(map(_DEVIATION.fullmatch, arrays)))
     wanted, _ = actor.sizes
     if memory and layers[0][0].shape[1] != memory["weight_hh_l0"].shape[1]:
         raise InputError(f"{where}: mlp.{indexes[0]} does not take what its recurrent network gives")
