@@ -139,6 +139,32 @@ def test_the_last_observation_is_that_of_an_episode_that_would_continue():
     assert infos["final_info"]["is_success"].shape == (WORLDS,)
 
 
+@pytest.mark.parametrize("mode", list(gymnasium.vector.AutoresetMode))
+def test_every_autoreset_mode_is_that_of_gymnasium_or_refused_with_the_way_that_works(mode):
+    if mode is gymnasium.vector.AutoresetMode.SAME_STEP:
+        assert vector(autoreset_mode=mode).metadata["autoreset_mode"] is mode
+    else:
+        with pytest.raises(InputError, match=rf"autoreset_mode is '{mode.value}'; valid: SameStep, or .*\"sync\""):
+            vector(autoreset_mode=mode)
+    env = gymnasium.make_vec(
+        "neurodyn/cartpole-swingup-v0", num_envs=2, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode},
+        dynamics="hybrid", max_episode_steps=3,
+    )  # fmt: skip
+    push, (first, second) = np.ones((2, 1), np.float32), (env.reset(seed=1)[0], env.reset()[0])
+    assert (env.reset(seed=1)[0] == first).all()
+    for frame in range(3):
+        seen, _, _, late, infos = env.step(push)
+        assert (late == (frame == 2)).all()
+    if mode is gymnasium.vector.AutoresetMode.SAME_STEP:
+        assert (infos["final_obs"][0] != seen[0]).any()
+    elif mode is gymnasium.vector.AutoresetMode.NEXT_STEP:
+        seen = env.step(push)[0]
+    else:
+        seen = env.reset(options={"reset_mask": np.array([True, True])})[0]
+    assert (seen == second).all()
+    assert not env.step(push)[3].any()
+
+
 def test_observations_stay_as_they_were_returned():
     env = vector()
     seen, *_ = env.step(actions(1)[0])

@@ -236,6 +236,7 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         penalty: float = 0.0,
         device: str = "cpu",
         max_episode_steps: int | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
         render_mode: str | None = None,
         width: int = 480,
         height: int = 320,
@@ -254,10 +255,19 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             penalty: Weight of the uncertainty.
             device: Device.
             max_episode_steps: Length of an episode; None for the task's.
+            autoreset_mode: When worlds restart: in the step that ends their episode.
             render_mode: "rgb_array", which needs Newton; None for no pictures.
             width: Width of pictures [pixels].
             height: Height of pictures [pixels].
+
+        Raises:
+            InputError: As for `TaskEnv`, or worlds shall restart in another step.
         """
+        if autoreset_mode not in (AutoresetMode.SAME_STEP, AutoresetMode.SAME_STEP.value):
+            raise InputError(
+                f"autoreset_mode is {getattr(autoreset_mode, 'value', autoreset_mode)!r}; valid: SameStep, or the "
+                'others with vectorization_mode="sync"'
+            )
         self._worlds = _TaskWorlds(
             task, dynamics, robot, observe=observe, starts=starts, randomise=randomise, noisy=noisy, penalty=penalty,
             device=device, render_mode=render_mode, size=(width, height), count=num_envs, frames=max_episode_steps,
