@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configurations come back as they were written, and what is wrong with one is said in one line."""
+"""Configurations come back as they were written, and a wrong one is refused in one line."""
 
 from pathlib import Path
 from typing import ClassVar

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One vocabulary of verdicts: the worst counts, all of them are said, each with what to do."""
+"""One vocabulary of verdicts: the worst counts, all of them are reported, each with a next step."""
 
 import pytest
 

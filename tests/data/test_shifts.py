@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shifts that older imports applied are taken back, and different ones of one robot's logs are told."""
+"""Shifts that older imports applied are taken back, and different ones of one robot's logs are reported."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said about a world model's calibration follows from its errors and its standard deviation."""
+"""Verdicts on a world model's calibration follow from its errors and its standard deviation."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said about members of neural dynamics follows from their errors, wherever the truth comes from."""
+"""Verdicts on members of neural dynamics follow from their errors, wherever the truth comes from."""
 
 from dataclasses import replace
 

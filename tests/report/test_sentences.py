@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From figures of an adaptation to what is said of it."""
+"""From figures of an adaptation to its sentences."""
 
 from typing import Any
 

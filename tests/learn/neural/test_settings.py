@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training settings: what ships can be read, and a bad budget is said in one line."""
+"""Training settings: what ships can be read, and a bad budget is refused in one line."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training on several files: every window feels the ground of its own file, and a stopped run goes on."""
+"""Training on several files: every window feels the ground of its own file, and a stopped run resumes."""
 
 import dataclasses
 from pathlib import Path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SHAC learns, goes on bitwise where it was stopped, and shares its policies with PPO."""
+"""SHAC learns, resumes bitwise, and shares its policies with PPO."""
 
 import msgspec
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training: it learns, it goes on where it was killed, it writes no pickle, and a policy is for one task alone."""
+"""Training: it learns, it resumes after a kill, it writes no pickle, and a policy is for one task alone."""
 
 import json
 import signal

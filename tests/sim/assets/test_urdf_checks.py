@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A URDF that importers would take without a word, as another robot, is refused in one line that names the place."""
+"""A URDF that importers would silently read as another robot is refused in one line that names the place."""
 
 from pathlib import Path
 
