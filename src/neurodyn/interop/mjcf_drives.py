@@ -263,6 +263,8 @@ def remarks(identified: IdentifiedRobot) -> list[str]:
         lines.append("to first order: lag and hold of controllers (filter of the command, kd and armature are smaller)")
     if identified.biased:
         lines.append("qpos is the encoder's reading (`ref` of joints)")
+    if any(one.past for one in identified.mechanism.elements or ()):
+        lines.append("without the disturbance that the model estimates from measured frames")
     if identified.robot is not None and not identified.robot.self_contacts:
         lines.append("links do not touch each other, as in the model")
     return lines
