@@ -133,11 +133,12 @@ def _names(folder: Path) -> list[tuple[str, ...]]:
     """Return the names that a package's stub exports, with the first sentence and the file of each."""
     rows = []
     for node in ast.parse((folder / "__init__.pyi").read_text(encoding="utf-8")).body:
-        for name in node.names if isinstance(node, ast.ImportFrom) else ():
-            if name.asname == name.name:
-                file = _file(folder, (node.module or "").split(".") if node.module else [], name.name)
-                shown = file.relative_to(REPOSITORY / "src" / "neurodyn").as_posix()
-                rows.append((f"`{name.name}`", _sentence(file, name.name), f"[{shown}](../../src/neurodyn/{shown})"))
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        for name in (alias.name for alias in node.names if alias.asname == alias.name):
+            file = _file(folder, node.module.split(".") if node.module else [], name)
+            shown = file.relative_to(REPOSITORY / "src" / "neurodyn").as_posix()
+            rows.append((f"`{name}`", _sentence(file, name), f"[{shown}](../../src/neurodyn/{shown})"))
     return sorted(rows)
 
 

@@ -212,7 +212,7 @@ def check(
         raise InputError(
             f"{request.robot}: the reference simulator cannot be trusted ({names}); change what is listed above"
         )
-    if not load(request.robot).spec.nu:
+    if not load(str(request.robot)).spec.nu:
         print("next: give it motors, in its asset or by `actuated: {JOINT: effort}`: without any it only falls")
         return
     print(

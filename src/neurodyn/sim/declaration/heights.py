@@ -67,7 +67,7 @@ def clear_heights(
     rng, built = np.random.default_rng(0), articulation(robot)
     rows = []
     for _ in range(_POSES):
-        pose = {name: rng.uniform(*interval) for name, interval in ranges.items()}
+        pose = {name: rng.uniform(low, high) for name, (low, high) in ranges.items()}
         if lift is not None:
             pose[lift] = 0.0
         q = full_position(robot, pose)
