@@ -171,3 +171,21 @@ def test_rows_are_judged_by_two_bounds():
 def test_what_cannot_be_measured_at_all_is_refused_in_one_line(change):
     with pytest.raises(InputError, match="valid:"):
         check("cartpole", **change)
+
+
+PAIR = """<mujoco><compiler angle="radian"/><worldbody>
+  <body pos="0 0 1"><joint name="one" axis="0 1 0"/>
+    <geom type="capsule" fromto="0 0 0 .3 0 0" size=".03" mass="1"/></body>
+  <body pos="0 1 1"><joint name="two" axis="0 1 0"/>
+    <geom type="capsule" fromto="0 0 0 .3 0 0" size=".03" mass="1"/></body>
+</worldbody><equality><joint joint1="one" joint2="two"/></equality></mujoco>"""
+
+
+def test_energy_is_not_judged_where_equalities_do_work(tmp_path, only):
+    from neurodyn.sim.declaration.declare import declare
+
+    for name, text in (("pair", PAIR), ("free", PAIR.replace("<equality>", "<!-- ").replace("</equality>", " -->"))):
+        (tmp_path / f"{name}.xml").write_text(text)
+        result = only(robots.load(declare(tmp_path / f"{name}.xml", tmp_path / name).path), "passive_energy", worlds=4)
+        judged = "energy gained" if name == "free" else "passive energy: its equalities do work"
+        assert found(result, judged).verdict == "ok"
