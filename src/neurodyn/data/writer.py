@@ -451,7 +451,9 @@ def check_ground(ground: np.ndarray | None, header: StoreHeader, episodes: int, 
     if ground is None:
         return
     if ground.shape != (episodes, 7):
-        raise InputError(f"{where}: ground has shape {list(ground.shape)}; valid: [{episodes}, 7], one pose an episode")
+        raise InputError(
+            f"{where}: ground has shape {list(ground.shape)}; valid: [{episodes}, 7], one pose per episode"
+        )
     bad = ~(np.abs(np.linalg.norm(ground[:, 3:], axis=1) - 1.0) < 1e-3) | ~np.isfinite(ground).all(axis=1)
     if bad.any():
         episode = int(np.argmax(bad))

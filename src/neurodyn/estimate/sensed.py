@@ -20,7 +20,7 @@ from neurodyn.geometry import rotation
 
 @dataclass(frozen=True)
 class SensedRun:
-    """Readings of a robot with a floating base, one row a frame; NaN for none.
+    """Readings of a robot with a floating base, one row per frame; NaN for none.
 
     Attributes:
         q: Positions of the joints after the base [rad or m], shape [frames, nq - 7].

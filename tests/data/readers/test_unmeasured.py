@@ -223,7 +223,7 @@ def test_velocities_may_be_differentiated(tmp_path):
     [
         ({"floating": {"FL_hip_joint": "unmeasured"}}, "only the floating base may be: 'root'"),
         ({"floating": {}}, "or `root: unmeasured`"),
-        ({"measured": {}}, "nothing tells its motion; valid: an IMU under `measured`"),
+        ({"measured": {}}, "no sensor measures its motion; valid: an IMU under `measured`"),
         ({"measured": {"imu": {**IMU, "averaged": ["heat"]}}}, "averaged names 'heat'; valid: specific_force"),
         ({"measured": {"imu": {**IMU, "threshold": 2.0}}}, "threshold is given for a imu; valid for: foot_switch"),
         ({"floating": {"root": "unknown"}}, "unmeasured"),

@@ -189,7 +189,7 @@ def test_returns_are_explained_by_drawn_disturbances(task):
         ("delay.action=-1:0", r"delay\.action would be -1; valid: at least 0"),
         ("push.interval=0:1", r"push\.interval would be 0; valid: at least"),
         ("push.velocity=0:1", r"'cartpole' cannot be pushed"),
-        ("hinge.mass=x.5:2:step", r"hinge\.mass is a quantity of the robot; valid: one draw an episode"),
+        ("hinge.mass=x.5:2:step", r"hinge\.mass is a quantity of the robot; valid: one draw per episode"),
         ("dr.body_colour=0:1", r"'dr\.body_colour' is no term of mjlab that is known here"),
         ("observation.slider&delay.action=0:1", r"delay & observation share a draw"),
     ],

@@ -42,7 +42,7 @@ def read_motion(path: Path, robot: Robot) -> tuple[Tensor, float]:
     values = read_columns(path, ["time", *robot.spec.controls])
     steps = torch.diff(values[:, 0])
     if not len(steps) or float(steps.min()) <= 0.0 or float(steps.max() - steps.min()) > 0.01 * float(steps.mean()):
-        raise InputError(f"{path}: its times are not evenly spaced; valid: one row a frame")
+        raise InputError(f"{path}: its times are not evenly spaced; valid: one row per frame")
     return values[:, 1:], float(steps.mean())
 
 

@@ -94,7 +94,7 @@ def randomised_quantities(
             raise _malformed_error(text)
         draw = _range(text, right)
         if draw["each"] == "step" and not stepwise:
-            raise InputError(f"randomise {text!r}: {left} is a quantity of the robot; valid: one draw an episode")
+            raise InputError(f"randomise {text!r}: {left} is a quantity of the robot; valid: one draw per episode")
         together = "&" in left
         if together and draw.get("one"):
             raise InputError(f"randomise {text!r}: names joined by & share a draw; valid with :one: a pattern")

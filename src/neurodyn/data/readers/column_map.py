@@ -392,7 +392,9 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
             return spec
         if len(spec.joints) == 1 or not self.measured:
             need = "a robot with joints" if len(spec.joints) == 1 else "an IMU under `measured`"
-            raise InputError(f"{where}: the base {base!r} is unmeasured, and nothing tells its motion; valid: {need}")
+            raise InputError(
+                f"{where}: the base {base!r} is unmeasured, and no sensor measures its motion; valid: {need}"
+            )
         return msgspec.structs.replace(spec, joints=spec.joints[1:])
 
     def _floating_columns(self, what: int) -> dict[str, Column]:

@@ -11,7 +11,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import LogFormat
 from neurodyn.data.readers.csv import KEYS, CsvSource
 
-_EXPECTED = 'expected an object a line, such as {"time": 0.0, "q": [0.1, 0.2]}'
+_EXPECTED = 'expected one object per line, such as {"time": 0.0, "q": [0.1, 0.2]}'
 _LOOKED_AT = 256
 """Lines whose keys are the columns; later ones may lack some of them."""
 
@@ -46,10 +46,12 @@ class JsonLinesSource(CsvSource):
                 tree = json.loads(line)
             except json.JSONDecodeError as error:
                 raise InputError(
-                    f"{self.path}: line {number} is no JSON ({error.msg}); expected an object a line"
+                    f"{self.path}: line {number} is no JSON ({error.msg}); expected one object per line"
                 ) from None
             if not isinstance(tree, dict):
-                raise InputError(f'{self.path}: line {number} is no object; expected one a line, such as {{"time": 0}}')
+                raise InputError(
+                    f'{self.path}: line {number} is no object; expected one per line, such as {{"time": 0}}'
+                )
             yield dict(_flat(tree, ""))
 
 
@@ -79,6 +81,6 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 JSON_LINES = LogFormat(
-    "JSON lines, an object a row", _recognises, JsonLinesSource, keys=KEYS - {"comment", "delimiter"}
+    "JSON lines, one object per row", _recognises, JsonLinesSource, keys=KEYS - {"comment", "delimiter"}
 )
 """Files of JSON lines."""

@@ -193,7 +193,7 @@ class NpzSource(Source):
         name, _ = self._split(reference)
         shape = self._arrays.shape(name)
         if not shape or not shape[0]:
-            raise InputError(f"{self.path}: array {reference!r} is empty; expected one value a row")
+            raise InputError(f"{self.path}: array {reference!r} is empty; expected one value per row")
         return shape[0]
 
     def _place(self, reference: str, rows: int) -> Place:
@@ -251,7 +251,7 @@ class NpzSource(Source):
         array = self._arrays.array(name)
         if array.shape != (count,):
             raise InputError(
-                f"{self.path}: array {name!r} has shape {list(array.shape)}; expected [{count}], one a run"
+                f"{self.path}: array {name!r} has shape {list(array.shape)}; expected [{count}], one per run"
             )
         return array
 

@@ -203,5 +203,7 @@ def _check_turns(turns: np.ndarray, name: str, where: str) -> None:
             "unit quaternions: check its columns"
         )
     if len(turns) > _STILL and (turns == turns[0]).all():
-        raise InputError(f"{where}: the quaternion of {name!r} never changes; leave out a sensor that does not tell it")
+        raise InputError(
+            f"{where}: the quaternion of {name!r} never changes; leave out a sensor that does not measure it"
+        )
     make_continuous(turns)
