@@ -98,10 +98,6 @@ class EngineConfig(Config, frozen=True):
         require_numbers(self)
 
 
-class _DependsOnMoreError(Exception):
-    """The memory of a step depends on more than a program of the memory alone has."""
-
-
 class Engine:
     """The dynamics of a mechanism as a compiled program.
 
@@ -150,6 +146,7 @@ class Engine:
             parameters=len(config.free),
             weights=config.blueprint.weights,
         )
+        self._memory_reads: set[tuple[str, int]] | None = None
         self.program = TracedProgram(sizes, self._step, threads)
 
     @cached_property
@@ -192,7 +189,9 @@ class Engine:
         Its state is that of `program` with positions and velocities unchanged; it has no held inputs.
         """
         moving = self.program.sizes.state - self.memory
-        return self._remembering(0, lambda inputs: (inputs.state[:moving], inputs.state[:moving]), moving)
+        if self._memory_depends("h") or self._memory_depends("x", moving):
+            return None
+        return self._remembering(0, lambda inputs: (inputs.state[:moving], inputs.state[:moving]))
 
     @cached_property
     def path_memory_program(self) -> TracedProgram | None:
@@ -202,6 +201,8 @@ class Engine:
         state. The state is that of `program`, with the elapsed share of the frame in its first place.
         """
         moving, share = self.program.sizes.state - self.memory, 1.0 / self.config.substeps
+        if self._memory_depends("h"):
+            return None
 
         def along(inputs: ProgramInputs) -> tuple[Sequence[Scalar], Sequence[Scalar]]:
             begun, change = inputs.held[:moving], inputs.held[moving:]
@@ -210,12 +211,12 @@ class Engine:
             motion = [first + elapsed * rise for first, rise in zip(begun, change, strict=True)]
             return motion, [following, *inputs.state[1:moving]]
 
-        return self._remembering(2 * moving, along, 0)
+        return self._remembering(2 * moving, along)
 
     def _remembering(
-        self, held: int, motion_of: Callable[[ProgramInputs], tuple[Sequence[Scalar], Sequence[Scalar]]], unread: int
-    ) -> TracedProgram | None:
-        """Return the program of the memory alone; None if it depends on the ground, or on the first `unread` states.
+        self, held: int, motion_of: Callable[[ProgramInputs], tuple[Sequence[Scalar], Sequence[Scalar]]]
+    ) -> TracedProgram:
+        """Return the program of the memory alone.
 
         `motion_of` returns positions and velocities of a step, and the numbers that follow in their places.
         """
@@ -223,20 +224,11 @@ class Engine:
 
         def step(inputs: ProgramInputs) -> list[Scalar]:
             motion, following = motion_of(inputs)
-            graph = inputs.graph
-            ground = graph.inputs("h", held + self.ground_size)[held:]
+            ground = inputs.graph.inputs("h", held + self.ground_size)[held:]
             around = replace(inputs, state=[*motion, *inputs.state[moving:]], held=ground)
-            after = self._trace(around, self.config.blueprint)[2].after()
-            live = live_nodes(graph, [graph.lift(x).index for x in after])
-            read = [node[1:] for node in map(graph.nodes.__getitem__, live) if node[0] == "input"]
-            if any((array == "h" and index >= held) or (array == "x" and index < unread) for array, index in read):
-                raise _DependsOnMoreError
-            return [*following, *after]
+            return [*following, *self._trace(around, self.config.blueprint)[2].after()]
 
-        try:
-            return TracedProgram(replace(self.program.sizes, held=held), step, self.program.threads)
-        except _DependsOnMoreError:
-            return None
+        return TracedProgram(replace(self.program.sizes, held=held), step, self.program.threads)
 
     def _names(self) -> tuple[tuple[str, ...], int]:
         """Trace without networks to collect names; return them and the memory size with networks."""
@@ -250,7 +242,15 @@ class Engine:
     def _step(self, inputs: ProgramInputs) -> list[Scalar]:
         after, scope, memory = self._trace(inputs, self.config.blueprint)
         scope.require_acted()
-        return [*after, *memory.after()]
+        graph, kept = inputs.graph, memory.after()
+        if self._memory_reads is None:  # later traces may have numbers in place of inputs
+            nodes = (graph.nodes[index] for index in live_nodes(graph, [graph.lift(x).index for x in kept]))
+            self._memory_reads = {node[1:] for node in nodes if node[0] == "input"}
+        return [*after, *kept]
+
+    def _memory_depends(self, array: str, end: int | None = None) -> bool:
+        """Return whether the memory after a step depends on an input of an array before index `end`."""
+        return any(name == array and (end is None or index < end) for name, index in self._memory_reads or ())
 
     def _trace(self, inputs: ProgramInputs, blueprint: Blueprint) -> tuple[list[Scalar], Scope, StepMemory]:
         parameters = dict(zip(self.config.free, inputs.parameters, strict=True))
