@@ -17,10 +17,11 @@ from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import LONGEST_DELAY, longest_delay, with_motors
 from neurodyn.identify.run import open_logs
 from neurodyn.identify.settings import AdaptationSettings
-from neurodyn.identify.stages.growing_windows import Fitting, first_coordinates
+from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.unknowns.delay_trades import dampings_traded
 from neurodyn.identify.unknowns.quantities import DELAY
 from neurodyn.identify.unknowns.search_space import Coordinate, CoordinateSpace
+from neurodyn.identify.unknowns.search_start import first_coordinates
 from neurodyn.robots import load
 from tests.identify.stand_ins import cartpole_log, worn_cartpole
 

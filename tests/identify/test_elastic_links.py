@@ -13,7 +13,7 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.identify import AdaptationSettings, Identification, adapt
 from neurodyn.identify.ladder.structures import SPRINGS
 from neurodyn.identify.settings import FitStage
-from neurodyn.identify.stages.growing_windows import past_frames
+from neurodyn.identify.stages.stage_windows import past_frames
 from neurodyn.report.adaptation import left
 from neurodyn.robots import load
 

@@ -13,7 +13,7 @@ import torch
 from neurodyn.identify import AdaptationSettings, Identification, adapt
 from neurodyn.identify.motion.limits import SMOOTH, MotionLimits, MotionLimitSettings
 from neurodyn.identify.settings import FitStage
-from neurodyn.identify.stages.growing_windows import most_windows
+from neurodyn.identify.stages.stage_windows import most_windows
 from neurodyn.sim.mujoco.clearance import RobotClearance
 from tests.identify.two_joint_arm import declared, plant, played, write_log
 

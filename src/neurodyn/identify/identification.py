@@ -89,8 +89,9 @@ from neurodyn.identify.settings import (
     IdentificationSettings,
 )
 from neurodyn.identify.stages.agreement import LogComparison
-from neurodyn.identify.stages.growing_windows import Fitting, past_frames
+from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.problem import STATE, Identification, IdentificationProblem, SettledFit, last_step
+from neurodyn.identify.stages.stage_windows import past_frames
 from neurodyn.identify.stages.staged_fit import fit_in_stages
 from neurodyn.identify.unknowns.priors import Prior, UnitPrior, prior_of
 from neurodyn.identify.unknowns.quantities import is_coupled

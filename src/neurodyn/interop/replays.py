@@ -32,7 +32,7 @@ from neurodyn.evaluate.run import training_logs
 from neurodyn.identify.ladder.rungs import held_out_windows, settle_and_roll_out
 from neurodyn.identify.run import open_logs
 from neurodyn.identify.settings import AdaptationSettings
-from neurodyn.identify.stages.growing_windows import past_frames
+from neurodyn.identify.stages.stage_windows import past_frames
 from neurodyn.interop.replay_scene import NotReplayedError, Played, ReplayScene
 from neurodyn.robots import Robot
 from neurodyn.robots.data import drives_of_log

@@ -209,6 +209,36 @@ def shift_towards(residuals: Residuals, point: Point, errors: Tensor) -> Tensor:
     return -(pseudo_inverse(full[0], bound) @ (after - before)[0])[: residuals.parameters]
 
 
+def moves_of_starts(residuals: Residuals, point: Point) -> Tensor:
+    """Return how far the solution moves for what windows with estimated starts have in common, shape [moves, n].
+
+    The first move is what is left of the descent: contacts make costs rough, and a search ends before their minimum.
+    The others are those by an error of all estimates at once, of one deviation in each direction: a wrong model errs
+    alike in all windows, where errors of independent starts would cancel.
+    """
+    normal, n, first = residuals.normal(point), residuals.parameters, residuals.initials
+    spread = residuals.windows.spread
+    assert spread is not None
+    roots = spread[:, 0]
+    deviations = (roots @ roots.mT).diagonal(dim1=1, dim2=2).sqrt().median(0).values
+    inverse = torch.linalg.pinv(roots)
+
+    def solved(gradient: Tensor, without: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+        matrix, reduced, _ = reduce(residuals, replace(normal, gradient=gradient))
+        full, right = assemble(residuals, matrix, reduced, point)
+        bound = torch.zeros_like(right[0], dtype=torch.bool)
+        bound[:n] = residuals.space.at_active_bound(point.x[0], right[0, :n])
+        return -(pseudo_inverse(full[0], bound) @ (right[0] - without))[:n], right[0]
+
+    nothing = torch.zeros_like(normal.gradient)
+    priors, moves = solved(nothing)[1], [solved(normal.gradient)[0]]
+    for k in torch.nonzero(deviations > 0.0)[:, 0].tolist():
+        pull = nothing.clone()
+        pull[0, :, -first:] = -deviations[k] * inverse[..., k]
+        moves.append(solved(pull, priors)[0])
+    return torch.stack(moves)
+
+
 def correlations(covariance: Tensor) -> Tensor:
     """Return the correlations of a covariance, with 1 on the diagonal also for zero variances."""
     deviations = covariance.diagonal().clamp_min(0.0).sqrt()
@@ -375,14 +405,6 @@ class Resamples:
     @property
     def _widening(self) -> float:
         return (self.blocks.count / (self.blocks.count - 1)) ** 0.5
-
-    def inflated(self, share: float) -> "Identifiability":
-        """Return the analysis with wider deviations, for a `share` of the residuals' power that noise does not explain.
-
-        What the model lacks may err alike in every block of data, so that their number does not lessen it.
-        """
-        wider = (1.0 + share * self.degrees) ** 0.5
-        return replace(self, deviations=wider * self.deviations, white=wider * self.white)
 
     def intervals(self, values: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[float, float]]:
         """Return the 95 % interval of each parameter around its fitted value, within its bounds."""

@@ -601,6 +601,7 @@ def without_jumps(derivatives: Tensor) -> Tensor:
     A difference across a jump, such as the onset of a contact, is no derivative, and one such window would outweigh the
     rest: it is limited to `_JUMP` times the 95 % quantile over windows.
     """
+    derivatives = derivatives.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
     sizes = derivatives.square().sum((2, 3)).sqrt()
     most = _JUMP * sizes.quantile(0.95, 1, keepdim=True)
     share = torch.where(sizes > most, most / sizes.clamp_min(1e-300), 1.0)

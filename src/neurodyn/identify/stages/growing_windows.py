@@ -17,15 +17,14 @@ import torch
 from msgspec import UNSET
 from torch import Tensor
 
-from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.errors import InputError, nearest
-from neurodyn.data.header import CONTROL, Delay, Split
+from neurodyn.data.header import CONTROL, Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.confidence.parameter_search import Searched, SearchEnd, kept_stage
-from neurodyn.identify.fit.intervals import shift_towards
+from neurodyn.identify.fit.intervals import moves_of_starts, shift_towards
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, noise_of
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
@@ -35,25 +34,18 @@ from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.stages.gain_scan import guessed_gains, scan_gains
+from neurodyn.identify.stages.stage_windows import longest_window, most_windows, past_frames, stage_frames
 from neurodyn.identify.unknowns.delay_trades import dampings_traded, delays_traded
 from neurodyn.identify.unknowns.priors import UnitPrior
-from neurodyn.identify.unknowns.quantities import DELAY, LIMITS
+from neurodyn.identify.unknowns.quantities import LIMITS
 from neurodyn.identify.unknowns.search_space import CoordinateSpace, PartOfSpace
+from neurodyn.identify.unknowns.search_start import first_coordinates
 
-_FIRST_LAG, _LEAST_LAG = 0.01, 0.001
-"""Start of lags that are declared 0, and the least one [s]: at 0 they have no derivative."""
-_OVERLAP = 3.0
-"""Most windows that a frame of the log is in: more of a short log say the same again."""
 _WORST = 1e300
 """Cost of a roll-out that is not finite, which JSON can hold."""
 _SHARE = 0.25
 """Initial scale of a channel, as a share of the declared model's errors."""
 
-_LOG, _MOST_LOGS = 10.0, 4
-"""Mean length from which recorded runs count as logs [s], and the most that add windows to a stage."""
-_LONG, _MOST_MINUTES, _NEARLY = 60.0, 8, 0.05
-"""Length [s] of which each counts as a log in one of several runs, the most with these, and the share of a length that
-may lack: of a log of 120 s, import leaves less."""
 _EXACT = 1e-5
 """Noise of positions below which initial states are those of the log [rad or m]: that of a simulator."""
 _FINE = 1.25e-3
@@ -107,6 +99,7 @@ class Fitting:
         per_log: Coordinates that vary between logs, with the standard deviation of the difference.
         local: Their values in each log, by its name, in these deviations, shape [coordinates that vary].
         ends: Coordinates at the ends of the stages, shape [stages, n].
+        before: Coordinates that a fit to an earlier estimate of the base found, shape [n]; None for none.
     """
 
     def __init__(
@@ -145,6 +138,7 @@ class Fitting:
         self.per_log = self._varying(settings.per_log)
         self.local: dict[str, Tensor] = {}
         self.ends = self.x[None]
+        self.before: Tensor | None = None
         early = [not name.endswith(LIMITS) for name in self.space.names]
         self._early = torch.nonzero(torch.tensor(early))[:, 0] if any(early) else torch.arange(len(self.x))
         self.stages = self._stages()
@@ -352,7 +346,7 @@ class Fitting:
         if other.space.names != self.space.names or other.model.structure != self.model.structure:
             return
         residuals = self.residuals(self.windows(Split.TRAIN, self.stages[0]))
-        tried = self.space.converted(other.x, other.space)
+        tried = self.before = self.space.converted(other.x, other.space)
         mine, theirs = (float(residuals.cost(self.start(residuals, x))) for x in (self.x, tried))
         self.x = tried if theirs < mine else self.x
 
@@ -369,6 +363,7 @@ class Fitting:
     def widen(self) -> None:
         """Widen the priors of guessed quantities that the log places far from their declared values."""
         space, self.x = self.space.widened(self.x, _FAR)
+        self.before = None if self.before is None else space.converted(self.before, self.space)
         self.space, self.model = space, self.model.with_space(space)
 
     def _search_all(self, windows: Windows, stage: FitStage, name: str) -> None:
@@ -450,6 +445,8 @@ class Fitting:
             if stage != last:
                 self.widen()
         ends = {name: (self.space.converted(x, space), local) for name, (space, x, local) in ends.items()}
+        if self._measured is not None:  # what drifted along no roll-out's concern stays where the priors expect it
+            ends = {name: (self.space.with_likely_scale(x), local) for name, (x, local) in ends.items()}
         for name, (self.x, self.local) in ends.items():
             costs[name] = min(self.held_out_cost(), _WORST)
         if min(costs.values()) >= _WORST:
@@ -511,12 +508,17 @@ class Fitting:
 
         A model without errors has the same solution for windows of all lengths, up to noise; stages that predict much
         worse tell nothing. Errors of the engine's first-order integrator fall with the length of its steps. Where they
-        are extrapolated to none, the move to steps of a millisecond counts: drives of robots take such steps, too.
+        are extrapolated to none, the move to steps of a millisecond counts: drives of robots take such steps, too. With
+        an estimated base the solution also moves with the estimate (`moves_of_starts`), and from one to the next.
         """
         ends, costs = self.ends, torch.tensor(list(searched.stages.values()))
         if len(ends) == len(costs):
             ends = ends[costs <= _NEAR * costs.min()]
         shifts = (ends - ends.mean(0)) / max(1, len(ends) - 1) ** 0.5
+        if self._measured is not None:
+            shifts = torch.cat([shifts, moves_of_starts(searched.residuals, searched.point)])
+            if self.before is not None:
+                shifts = torch.cat([shifts, (self.x - self.before)[None]])
         if self.doubled is None:
             engine = self.model.engine
             finer = self._with_substeps(_FINER * engine.substeps).dynamics(self.store, self.dynamics.threads)
@@ -578,65 +580,3 @@ def settled(residuals: Residuals, point: Point) -> Point:
     held = PartOfSpace(residuals.space, torch.zeros(0, dtype=torch.long), point.x[0])
     found = levenberg_marquardt(residuals.with_space(held), replace(point, x=point.x[:, :0]), _STARTS).point
     return replace(found, x=point.x)
-
-
-def first_coordinates(space: CoordinateSpace, measured: Delay | None = None) -> Tensor:
-    """Return the start of a search: the declared values, but with a delay of motors as measured in the log.
-
-    Lags that are declared 0 begin above it. A measured delay is that of both; half of it is given to each.
-    """
-    x, late = space.nominal.clone(), None
-    if measured is not None and measured.usable:
-        late = max(measured.seconds - measured.applied, 0.0)
-    lags = [k for k, one in enumerate(space.coordinates) if one.name.endswith(".lag") and one.nominal == 0.0]
-    lag = _FIRST_LAG if late is None else min(max(0.5 * late, _LEAST_LAG), _FIRST_LAG)
-    for k in lags:
-        x[k] = space.coordinates[k].of(lag)
-    if late is not None and DELAY in space.names:
-        k = space.names.index(DELAY)
-        x[k] = space.coordinates[k].of(max(late - (lag if lags else 0.0), 0.0))
-    return space.clip(x)
-
-
-def most_windows(stage: FitStage, frames: int, recorded: float, runs: Sequence[float]) -> int:
-    """Return the most windows of some frames in a stage.
-
-    Args:
-        stage: The stage; its windows are those of one log.
-        frames: Frames of a window.
-        recorded: Frames of the log.
-        runs: Lengths of its recorded runs [s]. Runs as long as logs each add windows of their own, to a limit.
-    """
-    logs = 1
-    if runs and sum(runs) >= _LOG * len(runs):
-        logs = min(_MOST_LOGS, len(runs))
-        if len(runs) > 1:
-            logs = max(logs, min(_MOST_MINUTES, sum(int(each / _LONG + _NEARLY) for each in runs)))
-    return min(logs * stage.windows, max(1, math.ceil(_OVERLAP * recorded / frames)))
-
-
-_PAST_SHARE = 3
-"""The frames before a window are at most one of so many parts of the longest episode."""
-
-
-def longest_window(store: Store) -> int:
-    """Return the frames of the longest window that both training and validation episodes hold."""
-    return min(int(store.lengths[episodes_of(store, split)].max()) for split in (Split.TRAIN, Split.VALIDATION))
-
-
-def swings(mechanism: Mechanism) -> bool:
-    """Return whether springs that no encoder sees have to settle."""
-    return bool(mechanism.hidden) or any(drive.encoder == "motor" for drive in mechanism.drives.values())
-
-
-def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings, store: Store | None = None) -> int:
-    """Return the frames before a window where motors, springs and disturbances settle; less of short runs."""
-    seconds = settings.past_of_springs if swings(dynamics.mechanism) else settings.past
-    seconds = max([seconds, *(one.past for one in dynamics.mechanism.elements or ())])
-    wished = max(1, round(seconds / dynamics.spec.dt)) if dynamics.memory else 0
-    return wished if store is None else min(wished, longest_window(store) // _PAST_SHARE)
-
-
-def stage_frames(stage: FitStage, dt: float) -> int:
-    """Return the frames of a stage's window."""
-    return max(3, round(stage.seconds / dt))

@@ -86,6 +86,8 @@ def fit_in_stages(
         "widths": fitting.space.widths, "substeps": fitting.model.engine.substeps,
         "tried": [to_dict(one) for one in structures.tried],
     }  # fmt: skip
+    if fitting.before is not None:
+        tree["before"] = fitting.before
     if other is not None:
         tree |= {"rigid": other.x, "rigid_structure": _index(models, other.model)}
     if fitting.local:
@@ -114,6 +116,7 @@ def _read(
     fitting = Fitting(model, store, settings, threads, report)
     fitting.x, fitting.scale = saved["x"], saved["scale"]
     fitting.ends = saved.get("ends", saved["x"][None])
+    fitting.before = saved.get("before")
     fitting.per_log = stages.get("per_log", {})
     fitting.local = dict(zip(stages.get("logs", ()), saved.get("local", ()), strict=False))
     if (substeps := stages.get("substeps", fitting.model.engine.substeps)) != fitting.model.engine.substeps:
