@@ -136,7 +136,9 @@ def measure(robot: str, seed: int, name: str, args: argparse.Namespace) -> dict[
         began = time.process_time()
         estimate = ways[way]()
         spent = time.process_time() - began
-        parts = [errors(run, log, dynamics) for run, log in zip(estimate, logs, strict=True)]
+        parts = []
+        for run, log in zip(estimate, logs, strict=True):
+            parts.append(errors(run.after(args.after), {key: x[args.after :] for key, x in log.items()}, dynamics))
         means = {key: float(torch.cat([part[key] for part in parts]).mean()) for key in parts[0]}
         found = {key: mean**0.5 if key.startswith("z ") else mean for key, mean in means.items()}
         found["cpu_seconds"] = spent
@@ -152,6 +154,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--models", nargs="+", default=["right"])
     parser.add_argument("--ways", nargs="+", default=["legs alone", "smoother", "filter"])
+    parser.add_argument("--after", type=int, default=0, help="first frame that counts, such as that of the landing")
     parser.add_argument("--runs", type=int, default=1000, help="most runs of a log")
     parser.add_argument("--folder", type=Path, default=Path("runs/base_states"))
     parser.add_argument("--asset", type=Path, default=Path("go1.xml"), help="go1.xml of mjlab's asset zoo")

@@ -45,6 +45,21 @@ def test_a_lost_filter_finds_back():
     assert abs(float(state.track.height[0, 0] - truth["position"][-1, 2])) < 0.01
 
 
+def test_a_filter_doubts_a_model_that_keeps_being_wrong():
+    run, _ = hop(1.5)
+    scatter, sensed = BaseFilter(model(), SETTINGS).scatter, SensedBatch.of([run])
+
+    def doubt(share: float) -> float:
+        base = BaseFilter(model(), SETTINGS, scatter=replace(scatter, factor=share * scatter.factor))
+        state = base.begin(sensed.frame(0))
+        for t in range(1, run.frames):
+            state = base.step(state, sensed.frame(t))
+        return float(state.wrong)
+
+    assert doubt(0.03) > 1.5  # far more sure of the model than it deserves
+    assert doubt(1.0) < 1.2
+
+
 @pytest.mark.parametrize("attitude", [True, False])
 def test_the_filter_in_c_is_the_filter(tmp_path: Path, attitude: bool):
     run, _ = hop(1.0)

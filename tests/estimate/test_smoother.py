@@ -9,7 +9,7 @@ from torch import Tensor
 
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
-from neurodyn.estimate import ERRORS, SensedRun, smooth_base
+from neurodyn.estimate import ERRORS, smooth_base
 from neurodyn.estimate.chain import ChainEquations
 from neurodyn.estimate.inertial import inertial_errors, spins
 from neurodyn.estimate.smoother import BaseProblem
@@ -22,7 +22,7 @@ from tests.estimate.tripod import SETTINGS, hop, model
 def _problem() -> tuple[BaseProblem, BaseTrack]:
     """A turned and moving base beside the readings of short runs of different length."""
     run, _ = hop(0.6)
-    short = SensedRun(*(getattr(run, name)[:20] for name in run.__dataclass_fields__))
+    short = run.until(20)
     problem = BaseProblem.of(model(), [run, short], SETTINGS, None)
     generator = torch.Generator().manual_seed(1)
     error = 0.3 * torch.randn(2, run.frames, SIZE, generator=generator, dtype=torch.float64)

@@ -2,8 +2,9 @@
 r"""The state of a floating base while the robot runs: an iterated, robust error-state Kalman filter.
 
 In each frame, what came of the last one corrects the state at its beginning: the model's prediction, weighted by a
-Student t distribution of the innovation, and the lowest point of a loaded leg, on the ground and nearly at rest. Then
-the state moves on with the IMU, and the IMU's own attitude corrects roll and pitch. Residuals are the smoother's.
+Student t distribution of the innovation, and less while innovations are larger than expected, and the lowest point of a
+loaded leg, on the ground and nearly at rest. Then the state moves on with the IMU, and the IMU's own attitude corrects
+roll and pitch. Residuals are the smoother's.
 Derivatives of the model are central differences, so that the same filter runs where models have no adjoint, in C
 (`interop.c_code.base_filter`).
 
@@ -25,6 +26,7 @@ from torch import Tensor
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.estimate.base_estimate import BaseEstimate
+from neurodyn.estimate.beside_imu import BaseMoment, residuals_beside
 from neurodyn.estimate.inertial import InertialSteps, inertial_errors, rises, spins, strapdown, upright
 from neurodyn.estimate.model_frames import LIFT, FrameModel
 from neurodyn.estimate.robust import ModelScatter, share_of_flight, student_weights
@@ -51,6 +53,10 @@ ROWS = 2 + 2 * len(STEPS)
 MEMORY, MOST = 0.05, 20.0
 """Share of a frame in the running mean of surprises, and the most that it counts."""
 
+LEARNT, JUMP, USUAL = 0.01, 4.0, 1.5
+"""How fast the variance of the model's errors follows its surprises, in shares of a frame; the most that one counts, as
+errors of a wrong model last, and those of a lost state are over soon; and their mean beyond which it grows."""
+
 DOUBT = (0.0, 0.0, 0.0, 0.1, 0.1, 0.1, 0.015, *(0.0,) * 6)
 """Standard deviations of errors per root of a surprise beyond 2 that are added in a frame."""
 
@@ -65,6 +71,7 @@ class FilterState:
         last: The last readings, with one frame.
         surprise: Running mean of the model's squared innovations over their expectation, shape [robots]: 1 if the
             filter knows how wrong it is.
+        wrong: Variance of the model's errors over that of its `scatter`, at least 1, shape [robots].
         carry: Memory of the model's drives.
     """
 
@@ -72,6 +79,7 @@ class FilterState:
     covariance: Tensor
     last: SensedBatch
     surprise: Tensor
+    wrong: Tensor
     carry: Any
 
 
@@ -121,7 +129,7 @@ class BaseFilter:
         noise = torch.tensor(self.start_noise(attitude=sensed.attitude is not None), dtype=torch.float64)
         covariance = torch.diag(noise.square()).expand(len(quaternion), SIZE, SIZE)
         surprise = torch.ones(len(quaternion), dtype=torch.float64)
-        return FilterState(track, covariance, sensed, surprise, self.model.begin(sensed, ROWS))
+        return FilterState(track, covariance, sensed, surprise, surprise, self.model.begin(sensed, ROWS))
 
     def start_noise(self, *, attitude: bool) -> tuple[float, ...]:
         """Return the standard deviations of the errors at the start, with an attitude of the IMU or without."""
@@ -136,43 +144,48 @@ class BaseFilter:
         """
         both = state.last.followed(sensed)
         inertial = InertialSteps.of(both, self.settings, self.dt)
-        track, covariance, surprise, carry = self._corrected(state, both, inertial)
+        track, covariance, surprise, wrong, carry = self._corrected(state, both, inertial)
         track, covariance = self._moved_on(track, covariance, inertial)
         if sensed.attitude is not None:
             track, covariance = self._levelled(track, covariance, sensed)
-        return FilterState(track, covariance, sensed, surprise, carry)
+        return FilterState(track, covariance, sensed, surprise, wrong, carry)
 
     def _corrected(
         self, state: FilterState, both: SensedBatch, inertial: InertialSteps
-    ) -> tuple[BaseTrack, Tensor, Tensor, Any]:
-        """Return the state at the begin of a frame, corrected by what came of it, its surprise, and the carry after it.
+    ) -> tuple[BaseTrack, Tensor, Tensor, Tensor, Any]:
+        """Return the state at the begin of a frame, corrected by what came of it, surprise, wrongness, and the carry.
 
-        While readings keep surprising the model, the state is lost, after a fall or a wrong start: it is less certain.
+        While readings surprise the model, the state is lost, after a fall or a wrong start: it is less certain. While
+        they keep doing so, the model is wrong: it counts less.
         """
-        first, surprise = state.track, state.surprise
+        first, surprise, wrong = state.track, state.surprise, state.wrong
         doubt = (surprise - 2.0).clamp_min(0.0)[:, None] * torch.tensor(DOUBT, dtype=torch.float64).square()
         covariance = state.covariance + torch.diag_embed(doubt)
         legs = LegPoints(self.layout, state.last)
         change = torch.zeros(len(covariance), SIZE, dtype=torch.float64)
         weights: list[Tensor] | None = None
         gain = rows = torch.empty(0)
-        carry = state.carry
+        carry, trust = state.carry, wrong.rsqrt()
         for _ in range(ITERATIONS):
             track = first.moved(change[:, None])
             spin = spins(track, inertial.spin[:, :1], self.mounting)
             predicted, pushed, carry = self._linearised(track, both, inertial, state.carry)
+            predicted = predicted[0] * trust[:, None], predicted[1] * trust[:, None, None]
             stands = standing_residuals(track, legs, spin, pushed, self.mounting, self.settings)
-            groups = [*((r[:, 0], a[:, 0]) for r, a in stands), predicted]
+            moment = BaseMoment(track, inertial.spin[:, :1], spin, legs, self.mounting, self.settings)
+            beside = residuals_beside(moment, state.last.beside, self.settings.beside)
+            groups = [*((r[:, 0], a[:, 0]) for r, a in (*stands, *beside)), predicted]
             if weights is None:
                 squares = [_innovation(r, a, covariance) for r, a in groups]
                 weights = [_weight(square, r.shape[-1]) for square, (r, _) in zip(squares, groups, strict=True)]
                 share = squares[-1] / groups[-1][0].shape[-1]
                 surprise = (1.0 - MEMORY) * surprise + MEMORY * share.clamp_max(MOST)
+                wrong = (wrong * (1.0 + LEARNT * (share.clamp_max(JUMP) - USUAL))).clamp_min(1.0)
             residual = torch.cat([r * w for (r, _), w in zip(groups, weights, strict=True)], -1)
             rows = torch.cat([a * w[..., None] for (_, a), w in zip(groups, weights, strict=True)], -2)
             gain = _gain(rows, covariance)
             change = (gain @ ((rows @ change[..., None])[..., 0] - residual)[..., None])[..., 0]
-        return first.moved(change[:, None]), _reduced(covariance, gain, rows), surprise, carry
+        return first.moved(change[:, None]), _reduced(covariance, gain, rows), surprise, wrong, carry
 
     def _linearised(
         self, track: BaseTrack, both: SensedBatch, inertial: InertialSteps, carry: Any

@@ -1,21 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a robot senses along a run: encoders, an IMU, commands."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 
-import msgspec
 import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.sensors import Sensor, Stream, stream_columns
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import StoreHeader
-from neurodyn.data.store import Store
-from neurodyn.dynamics.interface import Dynamics
-from neurodyn.estimate.settings import EstimationSettings
-from neurodyn.geometry import rotation
 
 
 @dataclass(frozen=True)
@@ -30,6 +23,7 @@ class SensedRun:
         specific_force: Of the accelerometer, in its axes [m/s^2], shape [frames, 3].
         attitude: Rotation from the IMU to the world by the IMU's own filter, scalar last, shape [frames, 4]; its
             heading may drift. None for none.
+        beside: Readings of other sensors of the base by the names of `EstimationSettings.beside`, shape [frames, ...].
     """
 
     q: Tensor
@@ -38,13 +32,15 @@ class SensedRun:
     angular_velocity: Tensor
     specific_force: Tensor
     attitude: Tensor | None = None
+    beside: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in _OWN:
+            value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, field.name, torch.as_tensor(value).double())
-        counts = {len(getattr(self, field.name)) for field in fields(self) if getattr(self, field.name) is not None}
+                object.__setattr__(self, name, torch.as_tensor(value).double())
+        counts = {len(getattr(self, name)) for name in _OWN if getattr(self, name) is not None}
+        counts |= {len(values) for values in self.beside.values()}
         if len(counts) != 1 or min(counts) < 2:
             raise InputError(f"readings of a run have {sorted(counts)} rows; valid: equally many, at least 2")
         for name in ("angular_velocity", "specific_force"):
@@ -57,8 +53,13 @@ class SensedRun:
 
     def until(self, frame: int) -> "SensedRun":
         """Return the rows before one."""
-        parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        return SensedRun(**{name: None if x is None else x[:frame] for name, x in parts.items()})  # pyright: ignore[reportArgumentType]
+        parts = {name: getattr(self, name) for name in _OWN}
+        beside = {name: values[:frame] for name, values in self.beside.items()}
+        return SensedRun(**{name: None if x is None else x[:frame] for name, x in parts.items()}, beside=beside)  # pyright: ignore[reportArgumentType]
+
+
+_OWN = tuple(one.name for one in fields(SensedRun) if one.name != "beside")
+"""Arrays that all runs have, but for attitudes."""
 
 
 def _between_readings(values: Tensor, name: str) -> Tensor:
@@ -89,27 +90,29 @@ class SensedBatch:
     specific_force: Tensor
     attitude: Tensor | None
     lengths: Tensor
+    beside: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(cls, runs: Sequence[SensedRun]) -> "SensedBatch":
         """Put runs side by side; those without attitudes only with others without."""
         longest = max(run.frames for run in runs)
 
-        def joined(name: str) -> Tensor | None:
-            parts = [getattr(run, name) for run in runs]
+        def joined(parts: Sequence[Tensor | None]) -> Tensor | None:
             if any(part is None for part in parts):
                 return None
-            padded = [torch.cat([x, x[-1:].expand(longest - len(x), -1)]) for x in parts]
+            padded = [torch.cat([x, x[-1:].expand(longest - len(x), -1)]) for x in parts if x is not None]
             return torch.stack(padded)
 
-        names = [field.name for field in fields(SensedRun)]
-        return cls(**{name: joined(name) for name in names}, lengths=torch.tensor([run.frames for run in runs]))  # pyright: ignore[reportArgumentType]
+        shared = [name for name in runs[0].beside if all(name in run.beside for run in runs)]
+        beside = {name: torch.as_tensor(joined([run.beside[name] for run in runs])).double() for name in shared}
+        own = {name: joined([getattr(run, name) for run in runs]) for name in _OWN}
+        return cls(**own, lengths=torch.tensor([run.frames for run in runs]), beside=beside)  # pyright: ignore[reportArgumentType]
 
     def _each(self, function: Callable[[Tensor], Tensor]) -> "SensedBatch":
-        names = [field.name for field in fields(SensedRun)]
-        parts = {name: getattr(self, name) for name in names}
+        parts = {name: getattr(self, name) for name in _OWN}
         parts = {name: None if x is None else function(x) for name, x in parts.items()}
-        return SensedBatch(**parts, lengths=self.lengths)  # pyright: ignore[reportArgumentType]
+        beside = {name: function(values) for name, values in self.beside.items()}
+        return SensedBatch(**parts, lengths=self.lengths, beside=beside)  # pyright: ignore[reportArgumentType]
 
     def frame(self, index: int) -> "SensedBatch":
         """Return one frame."""
@@ -121,71 +124,10 @@ class SensedBatch:
 
     def followed(self, other: "SensedBatch") -> "SensedBatch":
         """Return these frames and later ones of the same runs."""
-        later = iter([x for field in fields(SensedRun) if (x := getattr(other, field.name)) is not None])
+        later = iter([*(x for name in _OWN if (x := getattr(other, name)) is not None), *other.beside.values()])
         return self._each(lambda x: torch.cat([x, next(later)], 1))
 
     @property
     def valid(self) -> Tensor:
         """Whether a row is one of the run's, shape [runs, frames]."""
         return torch.arange(self.q.shape[1]) < self.lengths[:, None]
-
-
-def sensed_runs(
-    store: Store, dynamics: Dynamics, settings: EstimationSettings
-) -> tuple[list[SensedRun], EstimationSettings]:
-    """Return the readings of a log, and the settings with what robot and log say of its IMU.
-
-    Raises:
-        InputError: It is not a log of the model's robot, or has no gyroscope and accelerometer.
-    """
-    spec, header = dynamics.spec, store.header
-    if differences := spec.differences(header.spec):
-        raise InputError(f"log of {header.robot!r}: does not fit the model: {'; '.join(differences[:3])}")
-    imu = _stream(header, "imu", where=f"log of {header.robot!r}")
-    declared = ({} if dynamics.robot is None else dict(dynamics.robot.sensors)) | header.sensors
-    sensors = {sensor.stream or name: sensor for name, sensor in declared.items()}
-    mounted = settings.imu or sensors.get(imu.name) or Sensor(kind="imu")
-    force = "after" if "specific_force" in imu.averaged else settings.specific_force
-    settings = msgspec.structs.replace(settings, imu=mounted, specific_force=force)
-    attitudes = [stream for stream in header.streams if stream.kind == "orientation"]
-    attitude = next((x for x in attitudes if _on_base(sensors.get(x.name), header)), None)
-    names = stream_columns(header.streams)
-    runs = []
-    for episode in range(len(store.table)):
-        rows = slice(int(store.offsets[episode]), int(store.offsets[episode + 1]))
-        assert store.measured is not None  # it has streams
-        read = np.asarray(store.measured[rows], float)
-
-        def part(stream: Stream, read: np.ndarray = read) -> np.ndarray:
-            return read[:, [names.index(column) for column in stream.columns]]
-
-        inertial = part(imu)
-        turned = None if attitude is None else _in_axes_of_imu(part(attitude), sensors.get(attitude.name), mounted)
-        arrays = (store.q[rows, 7:], store.qd[rows, 6:], store.control[rows], inertial[:, :3], inertial[:, 3:])
-        runs.append(SensedRun(*[torch.tensor(array, dtype=torch.float64) for array in arrays], attitude=turned))
-    return runs, settings
-
-
-def _on_base(sensor: Sensor | None, header: StoreHeader) -> bool:
-    return sensor is None or sensor.link in ("", header.spec.joints[0].name)
-
-
-def _stream(header: StoreHeader, kind: str, where: str) -> Stream:
-    known = {stream.name: stream.kind for stream in header.streams}
-    for stream in header.streams:
-        if stream.kind == kind:
-            return stream
-    listed = ", ".join(f"{name} ({one})" for name, one in known.items()) or "none"
-    raise InputError(
-        f"{where}: the states of its base need an IMU, and its streams are {listed}; valid: one of kind imu"
-    )
-
-
-def _in_axes_of_imu(read: np.ndarray, sensor: Sensor | None, imu: Sensor) -> Tensor:
-    """Return attitudes of the IMU, of a sensor of orientation with its own axes or, undeclared, those of the IMU."""
-    attitude = torch.from_numpy(read)
-    if sensor is None:
-        return attitude
-    own, wanted = (torch.tensor(one.quaternion, dtype=torch.float64) for one in (sensor, imu))
-    change = rotation.multiply(rotation.conjugate(own), wanted)
-    return rotation.multiply(attitude, change.expand(attitude.shape))

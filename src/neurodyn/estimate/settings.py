@@ -8,8 +8,22 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.config import Config, require_numbers
-from neurodyn.core.description.sensors import Sensor
+from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.geometry.rotation import quaternion_matrix
+
+
+class SensorBeside(Config, frozen=True):
+    """A sensor of the base beside its IMU (`estimate.beside_imu`).
+
+    Attributes:
+        stream: Kind and joints of its readings.
+        sensor: Where it sits on the base, and its noise.
+        touching: Reading of a foot beyond which it is in contact.
+    """
+
+    stream: Stream
+    sensor: Sensor
+    touching: float = 0.5
 
 
 class EstimationSettings(Config, frozen=True):
@@ -34,6 +48,10 @@ class EstimationSettings(Config, frozen=True):
         standing_speed: How fast it slips [m/s].
         model_noise: Errors of a model's frame in free flight, for the causal filter: velocity of the base [m/s],
             angular velocity [rad/s], joint velocities [rad/s]. The smoother finds them.
+        foot_speed: How fast a foot slips whose force or switch says that it touches [m/s].
+        odometry_noise: Of an odometry's linear velocity [m/s], if its sensor declares none.
+        magnetometer_noise: Of the heading by a magnetometer [rad], if its sensor declares none.
+        beside: Sensors of the base beside its IMU, by the names of their streams.
         rounds: Gauss-Newton steps with the model; 0 for a smoother without.
     """
 
@@ -52,6 +70,10 @@ class EstimationSettings(Config, frozen=True):
     standing_height: float = 0.035
     standing_speed: float = 1.0
     model_noise: tuple[float, float, float] = (0.02, 0.05, 0.1)
+    foot_speed: float = 0.3
+    odometry_noise: float = 0.1
+    magnetometer_noise: float = 0.05
+    beside: dict[str, SensorBeside] = {}
     rounds: int = 12
 
     def __post_init__(self) -> None:

@@ -5,6 +5,7 @@ Unknown in every frame are orientation, velocity, height and biases of the IMU (
 
 - the IMU's motion between frames (`estimate.inertial`), and its own attitude, if it has one;
 - a loaded leg stands on the ground (`estimate.standing`), roughly: the first rounds have nothing else;
+- what other sensors of the base say (`estimate.beside_imu`);
 - what the model says of a frame (`estimate.model_frames`), with a scatter that its own residuals give, heavy tails, and
   less weight the longer the residuals persist.
 """
@@ -19,11 +20,13 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.estimate.base_estimate import ERRORS, BaseEstimate, EstimatedRun
+from neurodyn.estimate.beside_imu import BaseMoment, residuals_beside
 from neurodyn.estimate.chain import ChainEquations
 from neurodyn.estimate.inertial import InertialSteps, inertial_errors, spins, upright
 from neurodyn.estimate.model_frames import FrameModel
 from neurodyn.estimate.robust import ModelScatter, persistence, scatter_of, share_of_flight
-from neurodyn.estimate.sensed import SensedBatch, SensedRun, sensed_runs
+from neurodyn.estimate.sensed import SensedBatch, SensedRun
+from neurodyn.estimate.sensed_logs import sensed_runs
 from neurodyn.estimate.settings import EstimationSettings, ImuMounting
 from neurodyn.estimate.standing import LegPoints, estimable_points, standing_residuals
 from neurodyn.estimate.track import ACCELEROMETER, GYROSCOPE, HEIGHT, SIZE, TURN, VELOCITY, BaseTrack, skew
@@ -163,6 +166,9 @@ class BaseProblem:
         stands, speeds = standing_residuals(track, self.legs, spin, contacts.pushed, self.mounting, settings)
         chain.add(*stands, valid, robust=True)
         chain.add(*speeds, valid, robust=True)
+        moment = BaseMoment(track, self.inertial.spin, spin, self.legs, self.mounting, settings)
+        for residual, jacobian in residuals_beside(moment, self.sensed.beside, settings.beside):
+            chain.add(residual, jacobian, valid, robust=True)
         if trust is not None:
             residual, jacobian = self._scaled(track, contacts.memories)
             whole = (0, 0, 0, 1)  # the last frame has no prediction

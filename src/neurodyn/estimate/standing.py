@@ -8,6 +8,8 @@ its lowest point is not below the ground:
 $$z + (R\,p)_z - \rho \approx 0, \qquad v + \omega \times R(p - r) + R\,\dot p \approx 0.$$
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -62,7 +64,19 @@ class LegPoints:
         self.places = torch.from_numpy(_points(layout, q)).unflatten(0, shape)
         self.rates = torch.from_numpy((after - before) / (2 * _STEP)).unflatten(0, shape)
         self.points = layout.contact_points
+        self._joints = [layout.joints[point.joint].name for point in layout.contact_points]
         self.radii = torch.tensor([point.radius for point in layout.contact_points], dtype=torch.float64)
+
+    def of_joint(self, joint: str) -> list[int]:
+        """Return the points of the link that a joint moves.
+
+        Raises:
+            InputError: It has none.
+        """
+        if joint not in self._joints:
+            known = ", ".join(dict.fromkeys(self._joints))
+            raise InputError(f"a foot of joint {joint!r} has no contact point; valid: {known}")
+        return [k for k, name in enumerate(self._joints) if name == joint]
 
     def heights(self, track: BaseTrack) -> Tensor:
         """Return the heights of the shapes above the ground [m], shape [runs, frames, points]."""
@@ -98,22 +112,31 @@ def standing_residuals(
     Returns:
         Height, shape [runs, frames, 1], and velocity, shape [runs, frames, 3], each with its derivatives.
     """
+    (least, height), (swung, speed) = points_on_ground(track, legs, spin, mounting)
+    known = (pushed > FELT) | ((pushed < FLYING) & (least[..., 0] < 0.0))
+    on = known.double()[..., None] / settings.standing_height
+    held = (pushed > HELD).double()[..., None] / settings.standing_speed
+    return (least * on, height * on[..., None]), (swung * held, speed * held[..., None])
+
+
+def points_on_ground(
+    track: BaseTrack, legs: LegPoints, spin: Tensor, mounting: ImuMounting, among: Sequence[int] | None = None
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Return height [m] and velocity [m/s] of the lowest of some points, or of all, each with its derivatives."""
     heights = legs.heights(track)
+    if among is not None:
+        others = torch.ones(heights.shape[-1], dtype=torch.bool)
+        others[list(among)] = False
+        heights = heights.masked_fill(others, torch.inf)
     lowest = heights.argmin(-1)
     chosen = lowest[..., None, None].expand(*lowest.shape, 1, 3)
     place, rate = (x.gather(2, chosen)[..., 0, :] for x in (legs.places, legs.rates))
     arm = rotation.rotate(track.quaternion, place - mounting.position)
-    moving = rotation.rotate(track.quaternion, rate)
-    swung = torch.linalg.cross(spin, arm) + moving
+    swung = torch.linalg.cross(spin, arm) + rotation.rotate(track.quaternion, rate)
     height = torch.zeros(*lowest.shape, 1, SIZE, dtype=torch.float64)
     height[..., 0, HEIGHT] = 1.0
     height[..., 0, TURN] = -skew(rotation.rotate(track.quaternion, place))[..., 2, :]
     speed = torch.zeros(*lowest.shape, 3, SIZE, dtype=torch.float64)
     speed[..., VELOCITY] = torch.eye(3, dtype=torch.float64)
     speed[..., TURN] = -skew(swung)
-    least = heights.gather(-1, lowest[..., None])
-    known = (pushed > FELT) | ((pushed < FLYING) & (least[..., 0] < 0.0))
-    on = known.double()[..., None] / settings.standing_height
-    held = (pushed > HELD).double()[..., None] / settings.standing_speed
-    stands = least * on, height * on[..., None]
-    return stands, ((track.velocity + swung) * held, speed * held[..., None])
+    return (heights.gather(-1, lowest[..., None]), height), (track.velocity + swung, speed)

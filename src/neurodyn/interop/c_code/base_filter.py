@@ -9,7 +9,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.estimate import EstimationSettings
-from neurodyn.estimate.causal import DOUBT, ITERATIONS, MEMORY, MOST, STEPS, SUNK, BaseFilter
+from neurodyn.estimate.causal import DOUBT, ITERATIONS, JUMP, LEARNT, MEMORY, MOST, STEPS, SUNK, USUAL, BaseFilter
 from neurodyn.estimate.model_frames import LIFT
 from neurodyn.estimate.robust import FORCE, TAIL
 from neurodyn.estimate.standing import FELT, FLYING, HELD
@@ -46,9 +46,10 @@ def base_filter_unit(base: BaseFilter) -> CUnit:
         MOUNT=_numbers(base.mounting.matrix), PLACE=_numbers(base.mounting.position),
         CENTRE=_numbers(base.model.to_centre), GRAVITY=_numbers(base.model.gravity),
         WHITENING=_numbers(base.whitening), RADII=", ".join(repr(one.radius) for one in base.layout.contact_points),
-        STEPS=_list(STEPS), DOUBT=_list(DOUBT), MEMORY=model.memory, LIFT=LIFT, FORCE=FORCE, FELT=FELT, FLYING=FLYING,
-        HELD=HELD, STANDING_HEIGHT=settings.standing_height, STANDING_SPEED=settings.standing_speed,
-        ITERATIONS=ITERATIONS, SUNK=SUNK, TAIL=TAIL, REMEMBERED=MEMORY, MOST=MOST,
+        STEPS=_list(STEPS), DOUBT=_list(DOUBT), MEMORY=model.memory, LIFT=LIFT, FORCE=FORCE, FELT=FELT,
+        FLYING=FLYING, HELD=HELD, STANDING_HEIGHT=settings.standing_height, TAIL=TAIL, SUNK=SUNK, MOST=MOST,
+        STANDING_SPEED=settings.standing_speed, ITERATIONS=ITERATIONS, REMEMBERED=MEMORY, LEARNT=LEARNT, JUMP=JUMP,
+        USUAL=USUAL,
         GYROSCOPE_DRIFT=repr(settings.gyroscope_drift * base.dt**0.5),
         ACCELEROMETER_DRIFT=repr(settings.accelerometer_drift * base.dt**0.5),
         GROUND_NOISE=repr(settings.ground_noise * base.dt**0.5),
@@ -78,7 +79,8 @@ def base_filter_unit(base: BaseFilter) -> CUnit:
     )  # fmt: skip
     memory = [
         CArray("begun", 1, "or not", "int"), CArray("pose", 14, "quaternion, velocity, height and biases"),
-        CArray("covariance", 169), CArray("surprise", 1), CArray("q", spec.nq - 7), CArray("qd", spec.nv - 6),
+        CArray("covariance", 169), CArray("surprise", 2, "and the variance of the model's errors"),
+        CArray("q", spec.nq - 7), CArray("qd", spec.nv - 6),
         CArray("angular_velocity", 3), CArray("specific_force", 3),
         *([CArray("memory", model.memory, "drives and networks")] if model.memory else []),
     ]  # fmt: skip
@@ -108,7 +110,7 @@ real unused[1] = {{0}};
 const bool known = attitude[0] || attitude[1] || attitude[2] || attitude[3];
 if (!state->begun[0]) {{
   begin(base, state->covariance, q, qd, specific_force, known ? attitude : 0);
-  state->surprise[0] = 1;
+  state->surprise[0] = state->surprise[1] = 1;
 }} else {{
   Readings read;
   real points[3 * NP], rates[3 * NP], turned_by = 0, missed = 0;
@@ -132,7 +134,7 @@ if (!state->begun[0]) {{
   const real unseen = turned_by / 36;
   const real felt = norm3(read.force);
   legs(state->q, state->qd, points, rates);
-  state->surprise[0] = correct(base, state->covariance, &read, {memory}, state->surprise[0], points, rates);
+  correct(base, state->covariance, &read, {memory}, state->surprise, points, rates);
   move_on(base, state->covariance, &read, dt * MATH(sqrt)({gyroscope} + unseen),
           dt * MATH(sqrt)({accelerometer} + {missed} + unseen * dt * dt * felt * felt));
   if (known) level(base, state->covariance, attitude);

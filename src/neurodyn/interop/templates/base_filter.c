@@ -305,18 +305,23 @@ static void residuals(const Base *base, const Readings *read, const real *memory
   }
 }
 
-/* Corrects the state at the begin of a frame by what came of it; returns the surprise. */
-static real correct(Base *base, real *covariance, const Readings *read, real *memory, real surprise,
+/* Corrects the state at the begin of a frame by what came of it; `surprise` holds that and the model's wrongness. */
+static void correct(Base *base, real *covariance, const Readings *read, real *memory, real *surprise,
                     const real *points, const real *rates) {
   static const int first[GROUPS + 1] = {0, 1, 4, MOST};
   real residual[MOST], rows[MOST * ERR], gain[ERR * MOST], weights[GROUPS], change[ERR], later[$MEMORY + 1];
   const Base begun = *base;
   Base at = *base;
+  const real trust = 1 / MATH(sqrt)(surprise[1]);
   memset(change, 0, sizeof change);
-  if (surprise > 2)
-    for (int i = 0; i < ERR; ++i) covariance[i * (ERR + 1)] += (surprise - 2) * doubt[i] * doubt[i];
+  if (surprise[0] > 2)
+    for (int i = 0; i < ERR; ++i) covariance[i * (ERR + 1)] += (surprise[0] - 2) * doubt[i] * doubt[i];
   for (int iteration = 0; iteration < $ITERATIONS; ++iteration) {
     residuals(&at, read, memory, later, points, rates, residual, rows);
+    for (int i = MOST - MODEL; i < MOST; ++i) {
+      residual[i] *= trust;
+      for (int j = 0; j < ERR; ++j) rows[i * ERR + j] *= trust;
+    }
     for (int g = 0; g < GROUPS; ++g) {
       const int count = first[g + 1] - first[g];
       if (iteration == 0) {
@@ -324,7 +329,11 @@ static real correct(Base *base, real *covariance, const Readings *read, real *me
         weights[g] = MATH(sqrt)(($TAIL + count) / ($TAIL + squared));
         if (g == GROUPS - 1) {
           const real share = squared / count;
-          surprise = (1 - (real)$REMEMBERED) * surprise + (real)$REMEMBERED * (share < $MOST ? share : (real)$MOST);
+          const real counted = share < $JUMP ? share : (real)$JUMP;
+          surprise[0] *= 1 - (real)$REMEMBERED;
+          surprise[0] += (real)$REMEMBERED * (share < $MOST ? share : (real)$MOST);
+          surprise[1] *= 1 + (real)$LEARNT * (counted - (real)$USUAL);
+          if (surprise[1] < 1) surprise[1] = 1;
         }
       }
       for (int i = first[g]; i < first[g + 1]; ++i) {
@@ -348,7 +357,6 @@ static real correct(Base *base, real *covariance, const Readings *read, real *me
   *base = at;
   reduce(MOST, gain, rows, covariance);
   for (int i = 0; i < $MEMORY; ++i) memory[i] = later[i];
-  return surprise;
 }
 
 /* Vertical velocity of the base's origin. */
