@@ -18,6 +18,7 @@ from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.estimate import ERRORS, BaseEstimate, EstimatedRun
 from neurodyn.identify import adapt, identify
 from neurodyn.identify.base_states import FREE, EstimateDoubt, sensors_on_base, with_base
+from neurodyn.identify.fit.intervals import moves_of_starts
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, Noise
 from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
@@ -309,3 +310,24 @@ def test_a_probe_moves_one_coordinate_to_where_settled_starts_cost_least():
     assert float(residuals.cost(found)) < float(settle_starts(residuals, point, 4)[1])
     assert float(residuals.values(found.x)[0, 0]) > 2.1
     assert torch.equal(probe_coordinates(residuals, point, []).x, point.x)
+
+
+def test_a_solution_moves_with_what_is_left_of_a_search_and_with_a_common_error_of_starts():
+    windows, _ = flown(worlds=12, frames=8, noise=0.005)
+    residuals = unmeasured(windows, ["base.mass=2.4"], off=1.0)
+    solution = levenberg_marquardt(residuals, residuals.start(residuals.space.nominal[None]), 20).point
+    before = replace(solution, x=solution.x - 0.01)
+    left, *moves = moves_of_starts(residuals, before)
+    assert float(left[0]) == pytest.approx(0.01, rel=0.2)
+    moved = replace(residuals.windows, qd=residuals.windows.qd.clone())
+    spread = moved.spread[:, 0]
+    deviations = (spread @ spread.mT).diagonal(dim1=1, dim2=2).sqrt().median(0).values
+    column = 9  # all estimates roll too fast
+    moved.qd[:, 0, 3] += deviations[column]
+    shifted = residuals.with_windows(moved, residuals.measured)
+    there = levenberg_marquardt(shifted, solution, 20).point
+    number = torch.nonzero(deviations > 0.0)[:, 0].tolist().index(column)
+    again = moves_of_starts(residuals, solution)[1 + number]
+    assert abs(float(again[0])) > 1e-5
+    assert float(there.x - solution.x) == pytest.approx(float(again[0]), rel=0.1)
+    assert len(moves) == int((deviations > 0.0).sum())

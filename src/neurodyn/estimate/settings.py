@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -73,7 +74,7 @@ class EstimationSettings(Config, frozen=True):
     foot_speed: float = 0.3
     odometry_noise: float = 0.1
     magnetometer_noise: float = 0.05
-    beside: dict[str, SensorBeside] = {}
+    beside: dict[str, SensorBeside] = msgspec.field(default_factory=dict)
     rounds: int = 12
 
     def __post_init__(self) -> None:
