@@ -66,7 +66,7 @@ def test_what_cannot_be_compared_is_reported():
     )
     assert broken_lines(found) == [
         "x: left out: x: is gone",
-        "not the same was measured of all runs, which are shown apart: cartpole; ant",
+        "runs were measured differently, and are shown apart: cartpole; ant",
     ]
 
 

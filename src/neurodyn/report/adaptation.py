@@ -37,8 +37,8 @@ def write_conditions(run: Path, result: ConditionFigures) -> Path:
 def conditions_lead(result: ConditionFigures) -> str:
     """Return how the conditions were found, in a sentence."""
     return (
-        f"Fitted to {result.windows} windows of {result.seconds:.2g} s by gradients through the network, whose weights "
-        f"stay: the error on {result.held_out} held-out windows is {result.share:.2f} of that before."
+        f"Fitted to {result.windows} windows of {result.seconds:.2g} s by gradients through the network, with fixed "
+        f"weights: the error on {result.held_out} held-out windows is {result.share:.2f} of the one before."
     )
 
 
@@ -145,9 +145,9 @@ def left(result: IdentificationFigures) -> list[Table]:
 
 
 LEFT = (
-    "Errors of roll-outs of three frames beside what the sensors' noise explains of them, the least explained first, "
-    "in the air and in contact, and the signals that they go with (correlation). An error far above its noise is a "
-    "part that the model lacks: friction goes with the sign of a speed, a spring with a position."
+    "Errors of three-frame roll-outs and the part that the sensors' noise explains, least explained first, in the air "
+    "and in contact, with the signals that correlate with them. An error far above its noise means that the model "
+    "lacks a part: friction correlates with the sign of a speed, a spring with a position."
 )
 
 

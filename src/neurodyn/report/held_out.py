@@ -34,10 +34,10 @@ def windows_section(curves: Forecasts) -> str:
     turns = any(name.endswith(".rx") for name in curves.names)
     moved = " Rotations of a base are since the window's start." if turns else ""
     lead = (
-        f"Each model starts from one logged state and gets the logged commands alone for {curves.seconds[-1]:g} s. "
-        f"Of {count(curves.starts, 'window')} of {curves.split} episodes, which nothing was fitted to, the one with "
-        f"the median and the one with the largest error of the {title_of(curves.chosen)} model.{moved} Forecasts that "
-        "leave the plot are cut."
+        f"From one logged state, each model gets only the logged commands for {curves.seconds[-1]:g} s. Of "
+        f"{count(curves.starts, 'window')} of {curves.split} episodes, to which nothing was fitted: the windows with "
+        f"the median and the largest error of the {title_of(curves.chosen)} model.{moved} Forecasts that leave the "
+        "plot are cut."
     )
     return section("The log beside the models", *parts, lead=lead)
 
@@ -113,7 +113,7 @@ def growth_lead(curves: Forecasts | None) -> str:
         return ""
     return (
         f"Mean error of roll-outs that long, over {count(curves.starts, 'window')} of {curves.split} episodes; "
-        "logarithmic. A model is of use while it is below persistence and constant velocity."
+        "logarithmic. A model is useful while it is below persistence and constant velocity."
     )
 
 

@@ -33,8 +33,8 @@ from neurodyn.report.sentences import sentences
 
 _POINTS = 2400  # points per whole run, enough for zooming in
 _ENDS = (
-    "The best ends of the search from several starts, brought to an end on all windows. Ends that fit as well and "
-    "lie elsewhere say that the logs do not decide between them."
+    "The best results of the search from several starts, refined on all windows. If different ones fit equally well, "
+    "the logs do not distinguish between them."
 )
 _COLOURS = {"nominal": THIRD, "identified": SECOND, "hybrid": PREDICTED}
 
@@ -292,8 +292,8 @@ def _profiles(result: IdentificationFigures) -> str:
             curves.insert(1, PlotCurve("parabola of the interval", found.values, parabola, SECOND, ":", 1.3))
         figures.append(plot(f"profile-{number}", curves, x_label=name, caption=f"Profile likelihood of {name}"))
     words = (
-        "Twice the rise of the cost as one quantity is moved and all others, starting states included, are fitted "
-        "again, in variances of the residuals. Where the profile leaves the parabola, the sandwich's intervals mislead."
+        "Twice the increase of the cost as one quantity is moved and all others, initial states included, are "
+        "refitted, in variances of the residuals. Where a profile leaves the parabola, the sandwich interval is wrong."
     )
     return section("Profile likelihoods", grid(figures), lead=words)
 
@@ -317,8 +317,8 @@ def _runs(result: IdentificationFigures, fits: Sequence[RunFit]) -> str:
             caption = f"Residual of {name} in {fit.run}"
             figures.append(plot(f"residual-{number}-{row}", curves, caption=caption, points=_POINTS))
     words = (
-        f"Held-out runs, rolled out {result.horizon_s:g} s at a time. The band is what the sensors' noise alone leaves "
-        "of a perfect model: residuals beyond it are the model's, or the torque's."
+        f"Held-out runs, rolled out {result.horizon_s:g} s at a time. The band is the residual of a perfect model "
+        "under the sensors' noise: residuals beyond it are errors of the model or of the torques."
     )
     return section("Whole runs", runs(result).html(), grid(figures), lead=words)
 

@@ -186,7 +186,7 @@ def whole_runs(runs: Sequence[RunFit]) -> str:
         parts += [heading(run.run), grid(plots)]
     longest = span(runs[0].horizon * runs[0].dt) if runs else ""
     lead = (
-        f"Predicted less recorded positions (rad or m) of the longest runs, rolled out {longest} at a time, each time "
+        f"Predicted minus recorded positions (rad or m) of the longest runs, rolled out {longest} at a time, each time "
         "from the recorded state. What repeats with the motion is the model's error; what does not is noise."
     )
     return section("Whole runs", *parts, lead=lead)

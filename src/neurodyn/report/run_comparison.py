@@ -47,7 +47,7 @@ def broken_lines(result: RunComparison) -> list[str]:
     lines = [f"{entry.run}: left out: {entry.why}" for entry in result.broken]
     if len(result.families) > 1:
         what = "; ".join(family.of for family in result.families)
-        lines.append(f"not the same was measured of all runs, which are shown apart: {what}")
+        lines.append(f"runs were measured differently, and are shown apart: {what}")
     return lines
 
 

@@ -179,9 +179,7 @@ def _remarks(material: ReportMaterial) -> list[str]:
             "everything depends on the seed alone, on one version of torch and one kind of processor."
         )
     if not (all(Path(file).is_file() for file in config.files) or material.header):
-        remarks.append(
-            f"The training data ({', '.join(config.files)}) no longer lie where they were; their seed is not shown."
-        )
+        remarks.append(f"The training data ({', '.join(config.files)}) have moved; their seed is not shown.")
     return remarks
 
 

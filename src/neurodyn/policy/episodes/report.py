@@ -325,7 +325,7 @@ def _gradients(lines: Sequence[Mapping[str, Any]]) -> list[str]:
     for index, (label, colour) in enumerate((("median of the worlds", PREDICTED), ("95 % quantile", SECOND))):
         norms = [[line["gradients"][str(n)][index] for line in late if str(n) in line["gradients"]] for n in ahead]
         curves.append(PlotCurve(label, ahead, [sum(part) / len(part) for part in norms], colour, "-", 1.6))
-    text = "Gradient of a return by an action, by the frames that it is followed (last quarter of the updates)"
+    text = "Gradient of a return with respect to an action, by the number of frames (last quarter of the updates)"
     return [figure(plot("gradients", curves, x_label="frames", unit="", log=True, bars=True, description=text), text)]
 
 
@@ -473,8 +473,8 @@ def write_gap(out: Path, adaptation: IdentificationFigures, model: Path, gap: Po
         header(
             f"{seen}: a policy that fails, and one that works",
             f"{seen} stands in for a real robot: the {robot} in plain MuJoCo with a payload, worn joints, weak and "
-            f"late motors and a soft, slippery floor, none of which stands in its declaration. From {minutes} its "
-            "model was adapted, and in that model a policy trained.",
+            f"late motors and a soft, slippery floor, none of which is in its declaration. Its model was "
+            f"adapted from {minutes}, and a policy was trained in it.",
             eyebrow="neurodyn demo",
         ),
         sentence_list(sentences(adaptation)),
