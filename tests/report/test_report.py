@@ -214,7 +214,7 @@ def test_data_that_are_gone_leave_a_remark(trained_run: Path, logged: Logged, tm
     report = msgspec.structs.replace(logged, notes={})
     text = check_self_contained(write_report(run, report, moving=False).read_text(encoding="utf-8")).text
     assert "the recorded data of the evaluation are gone" in text
-    assert "The training data (gone.h5) no longer lie where they were" in text
+    assert "The training data (gone.h5) have moved" in text
 
 
 def test_text_from_elsewhere_is_escaped(trained_run: Path, logged: Logged, tmp_path: Path):
