@@ -112,7 +112,6 @@ def _flag(name: str) -> str:
 
 
 def _plan(request: ControlRequest) -> None:
-    """Run a planner."""
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.control.planning.closed_loop import run
     from neurodyn.control.planning.planner import Planner
@@ -161,7 +160,6 @@ def _warn_of_horizon(run: str, horizon: int) -> None:
 
 
 def _walk(request: ControlRequest) -> None:
-    """Run a walking quadruped."""
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.robots import load
     from neurodyn.walking.closed_loop import walk, walk_headline, walk_tables, write_walk_report

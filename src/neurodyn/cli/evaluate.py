@@ -261,7 +261,6 @@ def view(
 
 
 def _view_live(request: RecordingRequest, dynamics: tuple[str, ...], port: int) -> None:
-    """Run dynamics in a browser."""
     from contextlib import suppress
 
     from neurodyn.report.live import LiveView, open_session, require_viser
@@ -347,7 +346,6 @@ def _require_replay(to: str | None, **flags: Any) -> None:
 
 
 def _export_onnx(run: str, out: Path | None) -> None:
-    """Write a model or a policy as an ONNX file."""
     what = "policy" if run.startswith(PRETRAINED_POLICY) or (Path(run) / "policy.safetensors").is_file() else "model"
     if out is None:
         ships = run.startswith((PRETRAINED, PRETRAINED_POLICY))
@@ -394,7 +392,6 @@ def _print_replay(replay: "Replay", json: Path | None) -> None:
 
 
 def _export_policy(policy: str, to: str, out: Path | None) -> None:
-    """Write a policy as the checkpoint of another trainer."""
     with ProgressBar(f"exporting {policy}"):
         written = POLICY_FORMATS[to](policy, out or export_folder(policy, to))
     print(f"checkpoint: {written}; its runner's settings: params/agent.yaml beside it")

@@ -284,7 +284,6 @@ def _offers(verb: Callable[..., None], before: Sequence[str], last: str) -> Iter
 
 
 def _values(argument: Argument) -> Iterable[str]:
-    """Return the known values of a flag or argument."""
     names = _NAMES.get(argument.metavar or argument.name)
     if names is not None:
         return names()

@@ -212,7 +212,6 @@ def every_verb(verbs: Registry[Verb] = VERBS, before: str = "") -> dict[str, Ver
 
 
 def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
-    """Call one of the verbs, or list them."""
     name = arguments[0] if arguments else "--help"
     if name in {"--help", "-h"}:
         _list(verbs, command)
@@ -263,7 +262,6 @@ def _stop_error(stop: KeyboardInterrupt, *, resumable: bool) -> Interrupted:
 
 
 def _list(verbs: Registry[Verb], command: str) -> None:
-    """Print the verbs and their summaries."""
     what = verbs.what.rpartition(" ")[2].upper()
     print(f"usage: {command} {what} ...    ({command} {what} --help for details)")
     widest = max(map(len, verbs))

@@ -250,7 +250,6 @@ def _distributions(asked: Sweep, where: str) -> dict[str, Any]:
 
 
 def _values(asked: Sweep, parameters: Mapping[str, Any]) -> Values:
-    """Return the values that Optuna's parameters stand for."""
     return {
         name: parameters[name] if isinstance(entry, Range) else entry[parameters[name]]
         for name, entry in asked.space.items()
@@ -330,7 +329,6 @@ def _setting(trial: Any) -> int:
 
 
 def _last_trials(study: Any) -> dict[int, Any]:
-    """Return Optuna's last trial of each setting."""
     return {_setting(trial): trial for trial in study.trials}
 
 

@@ -63,7 +63,6 @@ def counts(store: Store) -> dict[str, Any]:
 
 
 def _readings(store: Store) -> dict[str, float]:
-    """Return the fraction of rows with a reading, by sensor."""
     shares: dict[str, float] = {}
     place = 0
     for stream in store.header.streams:
@@ -308,7 +307,6 @@ class _ColumnStatistics:
     first: ColumnSeries | None = None
 
     def add(self, value: np.ndarray, steps: np.ndarray) -> None:
-        """Add values and the time steps of their clock."""
         good = value[np.isfinite(value)]
         self.count += len(value)
         self.missing += len(value) - len(good)

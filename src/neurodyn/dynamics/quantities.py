@@ -193,7 +193,6 @@ def gravity_direction(gravity: Tensor) -> Tensor | None:
 
 
 def _joints(spec: StateSpec) -> dict[str, Maker]:
-    """Return the quantities of the joints that are not free."""
     q, qd = spec.joint_q, spec.joint_qd
     if not spec.objects:
         return {"joint_position": lambda of: of.state.q[:, q], "joint_velocity": lambda of: of.state.qd[:, qd]}
@@ -220,8 +219,6 @@ def _objects(spec: StateSpec) -> dict[str, Maker]:
 
 
 def _base(com: Tensor | None, down: Tensor | None) -> dict[str, Maker]:
-    """Return the quantities of a floating base."""
-
     def seen(of: Quantities) -> base_frame.BaseView:
         return base_frame.view(of.state.q, of.state.qd, down, unit=True, com=com)
 
@@ -246,7 +243,6 @@ def base_rotation(quantities: Quantities) -> Tensor:
 
 
 def _channels(spec: StateSpec) -> dict[str, Maker]:
-    """Return the quantities whose components are channels."""
     where: dict[str, list[int]] = {}
     for index, channel in enumerate(spec.channels):
         where.setdefault(channel.quantity, []).append(index)

@@ -65,13 +65,10 @@ class _Announcements:
         )
 
     def debug(self, message: str) -> None:
-        """Pass a message on."""
         self._logger.debug(message)
 
     def warning(self, message: str, category: Any = None, stacklevel: int = 1) -> None:
-        """Pass a warning on."""
         self._logger.warning(message, category, stacklevel + 1)
 
     def error(self, message: str) -> None:
-        """Pass an error on."""
         self._logger.error(message)

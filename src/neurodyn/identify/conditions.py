@@ -191,7 +191,6 @@ def identify_conditions(
 
 
 def _verdict(quantities: Sequence[IdentifiedParameter], model: NeuralDynamics, x: Tensor, share: float) -> Verdict:
-    """Return whether the values are reliable."""
     beyond = [one.name for one, place in zip(model.conditions, x.tolist(), strict=True) if abs(place) > 1.0]
     if share >= 1.0:
         return Verdict(

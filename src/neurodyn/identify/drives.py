@@ -349,7 +349,6 @@ def _measured_joints(robot: Robot, store: Store) -> tuple[str, ...]:
 
 
 def _rows(store: Store, joints: tuple[str, ...], episodes: np.ndarray) -> Rows:
-    """Return the rows of all frames with a command."""
     spec = store.header.spec
     if not len(episodes):
         raise InputError(f"data of {spec.robot!r}: a split has no runs; valid: runs to train, to choose and to test on")
@@ -433,7 +432,6 @@ def _predicted(net: nn.Module, network: DriveNetwork, rows: Rows) -> Tensor:
 
 
 def _trained(network: DriveNetwork, train: Rows, validation: Rows, settings: DriveNetworkSettings) -> nn.Module:
-    """Train a network; return it with the weights of the lowest validation error."""
     make = _Perceptron if network.network == "mlp" else _Recurrent
     net = make(network.inputs, network.hidden)
     inputs, wanted = _inputs(network, train), train.torque / network.effort_scale

@@ -331,7 +331,6 @@ class _Identification:
     def _solve(
         self, residuals: Residuals | None, metrics: MetricsLog | None, going_on: bool
     ) -> tuple[Searched, Certainty]:
-        """Return the solution of the search, and its uncertainty."""
         settings = self.settings
         if residuals is None:
             searched = self._fit_in_stages(metrics, going_on)
@@ -458,7 +457,6 @@ class _Identification:
     def _figures(
         self, fit: SettledFit, held_out: HeldOut | None, runs: list[RunFit], log: LogCheck | None, metrics: MetricsLog
     ) -> tuple[IdentificationFigures, HybridDynamics]:
-        """Return all results, and the model."""
         searched, known = fit.searched, fit.known
         residuals, analysis = searched.residuals, known.analysis
         if self.fitting is None and (text := warning(analysis)) is not None:
@@ -499,7 +497,6 @@ class _Identification:
         ), dynamics
 
     def _identified(self, fit: SettledFit) -> list[IdentifiedParameter]:
-        """Return the free quantities with their intervals."""
         residuals, known, point = fit.searched.residuals, fit.known, fit.searched.point
         by_log = values_by_log(residuals, point, known.analysis.variance)
         if isinstance(residuals.space, CoordinateSpace):

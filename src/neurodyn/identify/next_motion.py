@@ -187,7 +187,6 @@ class _MotionSearch:
 
     @property
     def _most(self) -> int:
-        """Most parts."""
         return max(1, int(self.settings.proposal_seconds / _PART))
 
     # What moves.

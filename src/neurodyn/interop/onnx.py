@@ -212,7 +212,6 @@ class PlainFrame(NeuralFrame):
         return torch.stack([x + torch.zeros_like(q[..., 0]) for x in changes], -1)
 
     def _contact_features(self, q: Tensor, qd: Tensor) -> Tensor:
-        """Return the features of contacts with the ground and with objects."""
         assert self._contacts is not None
         of_objects = self.encoding.object_contact
         if of_objects is None:

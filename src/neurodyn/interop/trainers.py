@@ -156,7 +156,6 @@ def remarks(identified: IdentifiedRobot) -> list[str]:
 
 
 def _steps(identified: IdentifiedRobot, drive: Drive) -> Raw:
-    """Return a delay in time steps as code."""
     return Raw(f"round({code(acts_after(drive, physics_step(identified), identified.frame))} / PHYSICS_DT)")
 
 

@@ -271,7 +271,6 @@ class _Episodes:
         self._command = 0 if spec.control_kind == "command" else kinds.index(spec.control_kind)
 
     def write(self) -> None:
-        """Write all messages in time order."""
         store, spec, start = self._store, self._store.header.spec, _START
         for episode in tracked(range(len(store.table)), "episodes"):
             begin, length = int(store.table["start"][episode]), int(store.table["length"][episode])
@@ -294,7 +293,6 @@ class _Episodes:
             start += round((length * spec.dt + max(_PAUSE, 20 * spec.dt)) * 1e9)
 
     def _joints(self, topic: str, time: int, names: list[str], values: Sequence[np.ndarray | None]) -> None:
-        """Write positions, velocities and efforts of joints."""
         message = _Cdr(time, "")
         message.names(names)
         for numbers in values:
@@ -323,7 +321,6 @@ class _Cdr:
         self._text(frame)
 
     def names(self, names: list[str]) -> None:
-        """Append an array of strings."""
         self._align(4)
         self.content += struct.pack("<I", len(names))
         for name in names:
@@ -337,7 +334,6 @@ class _Cdr:
             self.numbers(values)
 
     def numbers(self, values: np.ndarray) -> None:
-        """Append doubles."""
         self._align(8)
         self.content += np.asarray(values, "<f8").tobytes()
 

@@ -128,7 +128,6 @@ def _inertial(link: Element, com: str, mass: float, inertia: tuple[float, ...]) 
 
 
 def _write_joint(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
-    """Write friction, damping and limits."""
     name, joint = link.joint.name, asset.joint(link)
     declared = next(one for one in identified.require_robot("URDF").joints if one.name == name)
     for what, value in (("damping", identified.damping(link)), ("friction", identified.friction(link))):

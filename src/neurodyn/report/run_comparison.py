@@ -98,7 +98,6 @@ def single_runs(family: Family) -> Table:
 
 
 def _family(family: Family, number: int) -> dict[str, Any]:
-    """Return the values of a family's section."""
     single = [single_runs(family)] if any(len(group.runs) > 1 for group in family.groups) else []
     return {
         "of": family.of,
@@ -116,7 +115,6 @@ def _plots(family: Family, number: int) -> list[str]:
 
 
 def _plot(name: str, groups: Sequence[RunGroup], key: str) -> str:
-    """Return a plot of all runs: one colour per group, one line per run."""
     curves = []
     for number, group in enumerate(groups):
         colour, style = curve_style(number)

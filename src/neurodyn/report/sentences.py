@@ -203,7 +203,6 @@ def _carrier(result: IdentificationFigures, found: Sequence[IdentifiedParameter]
 
 
 def _bounds(result: IdentificationFigures) -> list[str]:
-    """Return which quantities were fitted to a bound."""
     bounds = [one for one in result.parameters if at_bound(one)]
     if not bounds:
         return []
@@ -254,7 +253,6 @@ def _delay(result: IdentificationFigures) -> list[str]:
 
 
 def _differences(result: IdentificationFigures) -> list[str]:
-    """Return how logs disagree."""
     if not result.differences:
         return []
     more = len(result.differences) - 1

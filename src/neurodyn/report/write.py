@@ -233,7 +233,6 @@ def render_report(material: ReportMaterial) -> str:
 
 @singledispatch
 def _sections(result: Simulated, material: ReportMaterial) -> tuple[str, dict[str, Any]]:
-    """Return the template of the sections on an evaluation, and its values."""
     return "simulated.html", accuracy.simulated_parts_of_page(result)
 
 

@@ -328,7 +328,6 @@ class _Files:
         return self.home.resolve() in path.resolve().parents
 
     def put(self, folder: Path) -> None:
-        """Write everything to a folder, each file atomically."""
         for name, text in self.texts.items():
             with atomic(folder / name) as partial:
                 partial.write_bytes(text)
@@ -348,7 +347,6 @@ class _Files:
 
 
 def _carry_declaration(robot: Robot, files: _Files) -> dict[str, object]:
-    """Add all files of a robot; return its declaration with their names in the bundle."""
     home = Path(robot.folder)
 
     def rename(file: str) -> str:

@@ -291,7 +291,6 @@ def _verify(newton: Any, builder: Any, robot: Robot, path: Path) -> None:
 
 
 def _override(newton: Any, builder: Any, index: int, joint: Joint, robot: Robot) -> None:
-    """Apply the declared values of a joint."""
     start = builder.joint_qd_start[index]
     for dof in range(start, start + joint.nv):
         for field in _JOINT_FIELDS:

@@ -426,8 +426,6 @@ class SolverLearned(newton.solvers.SolverBase):
         self._replays.clear()
 
     def _write(self, state: Any) -> None:
-        """Write the predicted state, and update the bodies."""
-
         def launch() -> None:
             results = [*self._buffers, *self.guard.arrays, state.joint_q, state.joint_qd]
             wp.launch(write_kernel, self._worlds, inputs=results, device=self.model.device)

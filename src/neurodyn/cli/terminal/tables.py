@@ -51,7 +51,6 @@ def print_table(console: Console, head: Sequence[str], rows: Sequence[Sequence[C
 
 
 def _blocks(head: Sequence[str], rows: Sequence[Sequence[Cell]], width: int) -> list[list[int]]:
-    """Return the columns of each block."""
     least = [_least(column, head, rows, width) for column in range(len(head))]
     blocks, used = [[0]], least[0]
     for column in range(1, len(head)):

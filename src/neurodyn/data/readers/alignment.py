@@ -299,7 +299,6 @@ class _Compared:
         return float(np.concatenate([np.log(without + 1e-300) - np.log(own + 1e-300) for own, without in pairs]).mean())
 
     def best(self, delays: Iterable[float]) -> float:
-        """Return the delay with the smallest error."""
         return min(delays, key=self.mean)
 
     def mean(self, delay: float) -> float:
@@ -378,7 +377,6 @@ class _Regression:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of frames."""
         return -(-len(self.target) // _BLOCK)
 
     def errors(self, delay: float | None) -> np.ndarray:

@@ -327,7 +327,6 @@ class _Conversion:
         self._size = 0
 
     def add(self, piece: RawRun) -> None:
-        """Add a piece without gaps."""
         self.pieces += 1
         if self.alignment is not None:
             self._write(piece)
@@ -372,7 +371,6 @@ class _Conversion:
 
     @property
     def delays(self) -> dict[str, Delay]:
-        """The measured delays by stream."""
         late = self.velocity_delay
         found = {} if self.alignment is None else {CONTROL: self.alignment.delay}
         if late is not None:

@@ -177,7 +177,6 @@ class _Stream:
         self._done: list[tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]] = []
 
     def add(self, time: int, content: bytes, where: str) -> None:
-        """Add a message."""
         self._where = where
         self._raw.append(content)
         self._times.append(time)

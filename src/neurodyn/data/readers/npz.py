@@ -231,7 +231,6 @@ class NpzSource(Source):
         return offsets
 
     def _runs(self, offsets: np.ndarray) -> list[RunRows]:
-        """Return the runs with their names, groups and splits."""
         count = len(offsets) - 1
         numbered = [f"{self.path.stem}/{index}" if count > 1 else self.path.stem for index in range(count)]
         names = self._texts(self._map.run_names, count) or numbered
@@ -247,7 +246,6 @@ class NpzSource(Source):
         return [str(value) for value in self._per_run(name, count)]
 
     def _per_run(self, name: str, count: int) -> np.ndarray:
-        """Return an array with one value per run."""
         array = self._arrays.array(name)
         if array.shape != (count,):
             raise InputError(

@@ -100,7 +100,6 @@ class RobomimicSource(Source):
                     yield LogPart([run], self._series(demo, places, piece, step))
 
     def _series(self, demo: str, places: dict[str, Place], piece: slice, step: float) -> dict[str, ColumnSeries]:
-        """Return columns of some steps of a demonstration."""
         before = step * np.arange(piece.start, piece.stop)
         after = step * np.arange(piece.start + 1, piece.stop + 1)
         blocks: dict[str, ColumnSeries] = {}
@@ -161,7 +160,6 @@ class RobomimicSource(Source):
         return arrays
 
     def _length(self, demo: str) -> int:
-        """Return the number of steps of a demonstration."""
         actions = self._data[demo].get("actions")
         if isinstance(actions, h5py.Dataset) and actions.ndim:
             return int(actions.shape[0])

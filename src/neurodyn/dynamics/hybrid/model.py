@@ -177,7 +177,6 @@ class HybridDynamics(LearnedDynamics):
 
     @property
     def _has_ground_contact(self) -> bool:
-        """Whether there are a contact model and contact points."""
         return self.config.contact is not None and bool(self.mechanism.points)
 
     @property
@@ -457,7 +456,6 @@ class HybridDynamics(LearnedDynamics):
         weights: Tensor | None = None,
         memory: Tensor | None = None,
     ) -> tuple[Trajectory, Tensor | None]:
-        """Return the roll-out and the memory after it."""
         if self._mode(environment) == "plane":
             return self._launch(environment, state, controls, parameters, weights, memory)
         q, qd = [state.q], [state.qd]

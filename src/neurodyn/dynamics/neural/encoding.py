@@ -363,7 +363,6 @@ class Encoding(nn.Module):
         return self.contact(ground, q.flatten(0, -2), qd.flatten(0, -2), *rows).unflatten(0, batch)
 
     def _object_contacts(self, q: Tensor, qd: Tensor) -> list[Tensor]:
-        """Return the features of contact points and objects."""
         if self.object_contact is None:
             return []
         return [self.object_contact(q.flatten(0, -2), qd.flatten(0, -2)).unflatten(0, q.shape[:-1])]

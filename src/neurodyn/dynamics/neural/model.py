@@ -281,7 +281,6 @@ class NeuralDynamics(EnsembleDynamics):
         return inputs[None] if groups is None else groups.gather(inputs)
 
     def _outputs(self, y: Tensor, carry: NeuralCarry) -> Outputs:
-        """Return the network's outputs for the worlds."""
         if self.members == 1:
             return Outputs(y)
         return Outputs(member_rows(y, carry.member), y) if carry.groups is None else Outputs(carry.groups.scatter(y))

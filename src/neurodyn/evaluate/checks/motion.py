@@ -281,7 +281,6 @@ def greatest_speeds(spec: StateSpec, bounds: PlausibleBounds, qd: Tensor) -> dic
 
 
 def _advice(subject: Subject) -> str:
-    """Return advice on what to change if worlds explode."""
     robot = subject.robot
     springs = [joint.name for joint in robot.joints if joint.limit_ke is not None or joint.limit_kd is not None]
     if springs and robot.simulator.solver != "featherstone":

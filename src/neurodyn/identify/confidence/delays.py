@@ -77,7 +77,6 @@ def _mean_servo_time(space: CoordinateSpace, x: Tensor, robot: Robot) -> Tensor 
 
 
 def _deviation(value: Tensor, x: Tensor, analysis: Identifiability) -> float:
-    """Return the standard deviation of a function of the coordinates."""
     (slope,) = torch.autograd.grad(value, x, retain_graph=True, allow_unused=True)
     if slope is None:
         return 0.0

@@ -344,7 +344,6 @@ class _DiscoveryNetworks(GradientLearner):
             TrainingLoop(self, TrainingBudget(steps)).run()
 
     def start_phase(self, phase: int) -> None:
-        """Build the optimiser."""
         groups: Groups = [{"params": [self.weights], "lr": self._problem.settings.rate}]
         if self._polish is None:
             self.set_optimiser(build_optimiser("adam", groups))
@@ -366,7 +365,6 @@ class _DiscoveryNetworks(GradientLearner):
             return float(self._error(self._problem.held_out).square().mean().sqrt())
 
     def state(self) -> dict[str, Any]:
-        """Return weights and optimiser."""
         return {"weights": self.weights.detach(), "optimiser": self._optimiser.state_dict()}
 
     def load(self, saved: dict[str, Any]) -> None:
@@ -409,7 +407,6 @@ class _Search(_DiscoveryNetworks):
         return self._last
 
     def after_step(self, step: OptimiserStep) -> None:
-        """Take the proximal step of the penalty."""
         if self._kappa:
             shrink_(self.weights, self._layers, self._kappa * step.rate)
 
@@ -494,7 +491,6 @@ def _with_blueprint(dynamics: HybridDynamics, blueprint: Blueprint, seed: int = 
 
 
 def _restricted(blueprint: Blueprint, pairs: Sequence[tuple[str, str]]) -> Blueprint:
-    """Return the networks restricted to the inputs of these pairs."""
     kept = []
     for augmentation in blueprint.augmentations:
         rows = [i for i, name in enumerate(augmentation.inputs) if (augmentation.quantities[0], name) in pairs]

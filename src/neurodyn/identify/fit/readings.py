@@ -275,7 +275,6 @@ def rotation_error(predicted: Tensor, logged: Tensor) -> Tensor:
 
 
 def _columns(sensors: Sensors, streams: Sequence[Stream]) -> list[int]:
-    """Return the columns of the readings, sensor by sensor."""
     starts = [0]
     for stream in streams:
         starts.append(starts[-1] + stream.width)

@@ -295,7 +295,6 @@ class Fitting:
 
     @property
     def _last_frames(self) -> int:
-        """Frames of the windows of the last stage."""
         return min(stage_frames(self.stages[-1], self.spec.dt), self._longest())
 
     def _frees_starts(self, windows: Windows) -> bool:

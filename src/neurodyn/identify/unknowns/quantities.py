@@ -144,7 +144,6 @@ def free_space(
 def _known(
     known: Mapping[str, float], default: Mapping[str, Coordinate], mechanism: Mechanism, declared: Mapping[str, float]
 ) -> list[tuple[Coordinate, float]]:
-    """Return the coordinates of known values."""
     held: dict[str, tuple[Coordinate, float]] = {}
     for pattern, value in known.items():
         names = matching(pattern, default) or matching(pattern, declared)

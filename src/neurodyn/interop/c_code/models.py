@@ -80,7 +80,6 @@ def neural_unit(model: NeuralDynamics) -> CUnit:
 
 
 def _is_constant(predictor: Predictor) -> bool:
-    """Return whether the output is independent of the inputs."""
     last = [predictor.net.output_layer, *([] if predictor.skip is None else [predictor.skip])]
     return isinstance(predictor.net, MLP) and not any(bool(layer.weight.any()) for layer in last)
 

@@ -196,7 +196,6 @@ def _function(
 
 
 def _measurements(task: Task) -> _Measured:
-    """Return the quantities that a task needs, as arrays."""
     from neurodyn.dynamics.quantities import StateReader, gravity_direction
 
     robot = task.declaration()

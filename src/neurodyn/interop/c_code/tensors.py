@@ -69,7 +69,6 @@ def _objects(values: Sequence[Any], shape: tuple[int, ...]) -> Traced:
 
 
 def _array(value: Any) -> Traced:
-    """Return numbers and tensors as arrays of Python numbers."""
     if isinstance(value, Tensor):
         return _objects([float(x) for x in value.double().flatten().tolist()], tuple(value.shape))
     return value if isinstance(value, np.ndarray) else _objects([value], ())

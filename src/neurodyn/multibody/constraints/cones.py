@@ -245,7 +245,6 @@ croom += m * n; ++ccount;
         return " ".join(f"const int {name}[] = {{{', '.join(map(str, row))}}};" for name, row in tables.items())
 
     def _each(self, *body: str) -> str:
-        """Return a loop over the contacts."""
         if not self._groups:
             return ""
         lines = "\n".join(body)

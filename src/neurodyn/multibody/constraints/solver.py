@@ -115,7 +115,6 @@ class _ConstraintWriter:
 
     # --- forward -----------------------------------------------------------------------------------------------
     def forward(self) -> str:
-        """Return the code that solves the problem."""
         dofs = range(self.nv)
         eased = " + ".join(f"m[{i}] * (a[{i}] - in[{self._free + i}])" for i in dofs)
         slope, curved, sloped = (" + ".join(f"{x}[{i}] * s[{i}]" for i in dofs) for x in ("g", "Ms", "m"))
@@ -177,7 +176,6 @@ class _ConstraintWriter:
         return f"{text} (void)start;"
 
     def _contacts(self) -> str:
-        """Return code that finds the contacts and their rows."""
         if not self.points:
             return ""
         rows = sum(3 * (self._row or len(group.chain)) * group.points for group in self.structure.groups)
@@ -474,7 +472,6 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return "\n".join([*lines, "}"])
 
     def _forces(self) -> str:
-        """Return code that writes the contact forces."""
         return self._each_contact(
             self._cone(("yn[0]", "yn[1]", "yn[2]"), stiffness=False),
             f"real* f = out + {self.nv} + 3 * at[i]; f[0] = F0; f[1] = F1; f[2] = F2;",

@@ -567,7 +567,6 @@ class _Batch:
     def _measure(
         self, state: State, now: Quantities, step: Step | None, torque: Tensor | None
     ) -> tuple[State, Quantities]:
-        """Return a state and its quantities with measurement noise."""
         shown = add_noise(self._dynamics.spec, state, self._measurement, self._generator)
         return shown, now if shown is state else self._quantities(shown, step, torque)
 

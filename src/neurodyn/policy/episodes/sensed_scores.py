@@ -110,7 +110,6 @@ def _run(episode: SensedEpisode) -> SensedRun:
 
 @torch.no_grad()
 def _score(task: Task, episode: SensedEpisode, run: EstimatedRun, model: Dynamics) -> SensedScore:
-    """Return what an episode earned along estimated states."""
     joints = [torch.tensor([getattr(frame, name) for frame in episode.frames]) for name in ("q", "qd")]
     count = episode.length + 1
     q = torch.cat([run.position, run.quaternion, joints[0][:count].double()], 1).float()

@@ -166,7 +166,6 @@ class _Draft:
             self.tree["gravity"] = list(facts.gravity)
 
     def complete(self) -> dict[str, Any]:
-        """Make all decisions and return the plain data."""
         facts = self.facts
         self._decide("fixed_base", "floating" if facts.floating else "fixed", facts.why_floating)
         for note in facts.notes:

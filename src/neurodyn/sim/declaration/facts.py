@@ -509,7 +509,6 @@ def missing_features(model: Any) -> tuple[str, ...]:
 
 
 def _count(count: int, one: str, many: str, what: str) -> list[str]:
-    """Return a line with a count of things; none for 0."""
     return [f"{count} {one if count == 1 else many} {what}"] if count else []
 
 

@@ -348,12 +348,10 @@ class _DriveWriter:
         actuator.trntype, actuator.target, actuator.gear[0] = self._kinds.mjTRN_TENDON, own[name].name, factor
 
     def wrench(self, actuator: Any, thruster: BodyWrench) -> None:
-        """Attach an actuator to a site of a link."""
         actuator.trntype, actuator.gear = self._kinds.mjTRN_SITE, [*thruster.force, *thruster.moment]
         actuator.target = self._site(actuator.name, thruster.link, thruster.point)
 
     def turning(self, actuator: Any, driven: TurningJoint) -> None:
-        """Attach an actuator to a ball or free joint."""
         kinds, joint = self._kinds, self._joints[driven.joint]
         actuator.trntype = kinds.mjTRN_JOINTINPARENT if driven.in_parent else kinds.mjTRN_JOINT
         ball = joint.type == import_mujoco().mjtJoint.mjJNT_BALL
@@ -362,7 +360,6 @@ class _DriveWriter:
         actuator.gear = [*driven.moment, 0.0, 0.0, 0.0] if ball else [*driven.force, *driven.moment]
 
     def between(self, actuator: Any, frames: FrameOffset) -> None:
-        """Attach an actuator between two sites."""
         actuator.trntype, actuator.gear = self._kinds.mjTRN_SITE, [*frames.along, *frames.about]
         actuator.target = self._site(actuator.name, frames.link, frames.frame[:3], frames.frame[3:])
         actuator.refsite = self._site(
@@ -395,7 +392,6 @@ class _DriveWriter:
     def _site(
         self, name: str, link: str, position: Sequence[float], rotation: Sequence[float] = (0.0, 0.0, 0.0, 1.0)
     ) -> str:
-        """Add a site to the body of a link, or to the world, and return its name."""
         body = self._joints[link].parent if link else self._spec.worldbody
         body.add_site(plain_default(), name=name, pos=position, quat=[rotation[3], *rotation[:3]])
         return name

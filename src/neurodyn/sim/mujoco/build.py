@@ -227,7 +227,6 @@ def _set_options(model: Any, robot: Robot) -> None:
 
 
 def _override_joints(built: BuiltModel, robot: Robot) -> None:
-    """Apply the declared values of joints."""
     model = built.model
     for number, joint in zip(built.joints, robot.joints, strict=True):
         dofs = slice(int(model.jnt_dofadr[number]), int(model.jnt_dofadr[number]) + joint.nv)

@@ -230,7 +230,6 @@ class _SurfaceReader(_PairReader):
         return int(self._model.geom_dataid[geom])
 
     def _hull(self, geom: int) -> str:
-        """Return the name of the hull of a geom's mesh."""
         mesh = self._mesh(geom)
         name = self._model.mesh(mesh).name or f"mesh{mesh}"
         if name not in self.hulls:
@@ -265,7 +264,6 @@ class _SurfaceReader(_PairReader):
 
 
 def _read_hull(model: Any, mesh: int) -> Hull:
-    """Return the hull of a mesh from the graph of its corners and its polygons."""
     graph = model.mesh_graph[int(model.mesh_graphadr[mesh]) :]
     count, triangles = map(int, graph[:2])
     starts, corners, edges, _ = np.split(graph[2:], np.cumsum([count, count, count + 3 * triangles]))
