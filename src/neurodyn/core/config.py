@@ -317,6 +317,7 @@ def load_preset(
 
 
 def _read_with_bases(path: Path, presets: Path | None, extending: tuple[Path, ...]) -> Any:
+    """Read a file merged with the files that it extends."""
     data = read_plain(path)
     if not isinstance(data, dict) or EXTENDS not in data:
         return data

@@ -420,6 +420,7 @@ def widths(spec: StateSpec) -> dict[str, int]:
 
 
 def _all_widths(header: StoreHeader) -> dict[str, int]:
+    """Return the width of each array, sensor readings included."""
     return widths(header.spec) | {MEASURED: len(stream_columns(header.streams))}
 
 

@@ -75,6 +75,7 @@ class Scenario:
 
 
 def _draw_poses(robot: Robot, worlds: int, rng: np.random.Generator) -> Tensor | None:
+    """Draw ground poses as for data, with a ground in every world."""
     from neurodyn.sim.sampling import sample_grounds
 
     if robot.ground_sampling is not None:

@@ -315,6 +315,7 @@ def _group(entries: list[RunFigures], varying: Sequence[str]) -> RunGroup:
 
 
 def _verdict(entries: Sequence[RunFigures]) -> str:
+    """Return the worst verdict; for several runs with the name of the run."""
     grades: list[Any] = [grade_of(entry.verdict) for entry in entries]
     worst = worst_grade(grades)
     entry = entries[grades.index(worst)]

@@ -432,6 +432,7 @@ def _predicted(net: nn.Module, network: DriveNetwork, rows: Rows) -> Tensor:
 
 
 def _trained(network: DriveNetwork, train: Rows, validation: Rows, settings: DriveNetworkSettings) -> nn.Module:
+    """Train a network; return it with the weights of the lowest validation error."""
     make = _Perceptron if network.network == "mlp" else _Recurrent
     net = make(network.inputs, network.hidden)
     inputs, wanted = _inputs(network, train), train.torque / network.effort_scale

@@ -94,6 +94,7 @@ def plan_identification(request: IdentifyRequest) -> tuple[IdentificationProblem
 
 
 def _settings(request: IdentifyRequest, robot: Robot) -> IdentificationSettings:
+    """Return the settings of a robot, overridden by the request."""
     given, horizons, prior = request.settings, request.horizons, request.prior
     if not isinstance(given, IdentificationSettings | str | None):
         raise InputError(f"settings are {type(given).__name__}; valid: IdentificationSettings, or the path of a file")

@@ -271,6 +271,7 @@ class _Episodes:
         self._command = 0 if spec.control_kind == "command" else kinds.index(spec.control_kind)
 
     def write(self) -> None:
+        """Write all messages in time order."""
         store, spec, start = self._store, self._store.header.spec, _START
         for episode in tracked(range(len(store.table)), "episodes"):
             begin, length = int(store.table["start"][episode]), int(store.table["length"][episode])

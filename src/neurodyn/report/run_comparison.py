@@ -115,6 +115,7 @@ def _plots(family: Family, number: int) -> list[str]:
 
 
 def _plot(name: str, groups: Sequence[RunGroup], key: str) -> str:
+    """Return a plot of all runs: one colour per group, one line per run."""
     curves = []
     for number, group in enumerate(groups):
         colour, style = curve_style(number)

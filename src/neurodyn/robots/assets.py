@@ -347,6 +347,7 @@ class _Files:
 
 
 def _carry_declaration(robot: Robot, files: _Files) -> dict[str, object]:
+    """Add all files of a robot; return its declaration with their names in the bundle."""
     home = Path(robot.folder)
 
     def rename(file: str) -> str:

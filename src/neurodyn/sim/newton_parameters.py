@@ -104,6 +104,7 @@ class NewtonParameters(ParameterWriter):
         return qd
 
     def _array(self, name: str) -> Tensor:
+        """Return an array of the model as a tensor that shares its memory."""
         import warp as wp
 
         return wp.to_torch(attrgetter(name)(self._model))

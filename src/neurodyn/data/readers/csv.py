@@ -97,6 +97,7 @@ class CsvSource(Source):
         return LogPart(runs, {name: ColumnSeries(time, value) for name, value in series.items()}, first)
 
     def _run(self, block: "_Rows", label: str | None, rows: slice, first: int, partial: bool) -> RunRows:
+        """Return a run with the labels in its first row."""
         name = self.path.stem if label is None else f"{self.path.stem}/{label}"
         columns = self._map
         split = block.text(columns.split)

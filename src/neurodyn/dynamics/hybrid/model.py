@@ -456,6 +456,7 @@ class HybridDynamics(LearnedDynamics):
         weights: Tensor | None = None,
         memory: Tensor | None = None,
     ) -> tuple[Trajectory, Tensor | None]:
+        """Return the roll-out and the memory after it."""
         if self._mode(environment) == "plane":
             return self._launch(environment, state, controls, parameters, weights, memory)
         q, qd = [state.q], [state.qd]

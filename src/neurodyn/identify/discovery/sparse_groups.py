@@ -407,6 +407,7 @@ class _Search(_DiscoveryNetworks):
         return self._last
 
     def after_step(self, step: OptimiserStep) -> None:
+        """Take the proximal step of the penalty."""
         if self._kappa:
             shrink_(self.weights, self._layers, self._kappa * step.rate)
 

@@ -217,6 +217,7 @@ def _controls(spec: StateSpec, columns: dict[str, str], factor: float = 1.0) -> 
 
 
 def _moved(names: Sequence[str], columns: dict[str, str]) -> tuple[list[int], list[int]]:
+    """Return the columns that are replaced, and those that replace them."""
     return [names.index(to) for to in columns], [names.index(source) for source in columns.values()]
 
 

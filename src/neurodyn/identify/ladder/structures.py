@@ -123,6 +123,7 @@ def _halved(link: Link, quarter: np.ndarray) -> Inertia:
 
 
 def _moved(one: ContactPoint, index: int, there: int, near: Link, far: Link, along: np.ndarray) -> ContactPoint:
+    """Return a contact point on the half of the link that carries it."""
     if one.joint != index:
         return one
     centre = np.array(far.joint.parent_frame[:3])

@@ -112,6 +112,7 @@ def _scalar_rows(contacts: Contacts, equality: Equality, weights: InverseWeights
 
 
 def _scalar(contacts: Contacts, equality: Equality, name: str, weights: InverseWeights) -> tuple[Any, SparseRow, Any]:
+    """Return position, row and inverse weight of a joint or tendon."""
     if equality.kind == "tendon":
         motion = contacts.tendons[name]
         return motion.length, motion.row, weights.tendon(name)
@@ -121,6 +122,7 @@ def _scalar(contacts: Contacts, equality: Equality, name: str, weights: InverseW
 
 
 def _frame(contacts: Contacts, attached: AttachedMotion, equality: Equality, end: str) -> tuple[AttachedPoint, Matrix]:
+    """Return origin and rotation of a frame of an equality in the world."""
     name, pose = getattr(equality, end), getattr(equality, f"{end}_frame")
     point = array([contacts.scope(f"{EQUALITY}{equality.name}.{end}.{axis}") for axis in "xyz"])
     at = attached.point(name, point)

@@ -246,6 +246,7 @@ class SurfaceContacts:
         return 2.0 * slide * slide / constraints.impratio * (1.0 + slide * slide)
 
     def _numbers_of(self, surface: str) -> dict[str, Any]:
+        """Return the numbers of a surface's contacts by name."""
         own = self._surfaces[surface]
         return {what: self._number(own, what) for what in (*_SOFTNESS, "margin")} | {
             "gap": own.gap or 0.0, "edge": self._edge(own)

@@ -385,6 +385,7 @@ def _solve(
 
 
 def _named_forces(cones: Sequence[Cones], forces: Sequence[Any]) -> tuple[list[_Contact], list[Any]]:
+    """Return the contacts of points among contacts by surface, and their forces."""
     of_points, own, first = [], [], 0
     for group in cones:
         for number, name in enumerate(group.names):

@@ -172,6 +172,7 @@ def _group(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _flow(value: Any) -> str:
+    """Return a value as single-line YAML."""
     text = yaml.dump(
         value, Dumper=_WithoutAnchors, default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True
     )

@@ -392,6 +392,7 @@ class _DriveWriter:
     def _site(
         self, name: str, link: str, position: Sequence[float], rotation: Sequence[float] = (0.0, 0.0, 0.0, 1.0)
     ) -> str:
+        """Add a site to the body of a link, or to the world, and return its name."""
         body = self._joints[link].parent if link else self._spec.worldbody
         body.add_site(plain_default(), name=name, pos=position, quat=[rotation[3], *rotation[:3]])
         return name

@@ -296,6 +296,7 @@ def _shape_kinds() -> dict[int, ShapeKind]:
 def _constraints(
     model: Any, robot: Robot, shapes: tuple[BuiltShape, ...], geoms: list[int], links: tuple[Link, ...]
 ) -> tuple[SoftConstraints, Springs]:
+    """Return the constraints of a robot, and the springs equivalent to its limits."""
     names = [link.joint.name for link in links]
     joints = {name: (joint, int(model.jnt_dofadr[joint])) for joint, name in enumerate(names)}
     touching = {name: geom for geom, name in names_of_geoms(model, geoms, shapes).items()}

@@ -264,6 +264,7 @@ class _SurfaceReader(_PairReader):
 
 
 def _read_hull(model: Any, mesh: int) -> Hull:
+    """Return the hull of a mesh from the graph of its corners and its polygons."""
     graph = model.mesh_graph[int(model.mesh_graphadr[mesh]) :]
     count, triangles = map(int, graph[:2])
     starts, corners, edges, _ = np.split(graph[2:], np.cumsum([count, count, count + 3 * triangles]))
