@@ -177,6 +177,16 @@ def test_a_sound_log_is_not_doubted(kind: str, seed: int):
     assert not found(kind, moved(kind, seed))
 
 
+def test_a_joint_that_rests_until_its_target_steps_is_not_frozen():
+    """Servos react some frames after a step: until then the command moves and the reading does not."""
+    columns = {name: values.copy() for name, values in SOUND["target"].items()}
+    columns["u"][700:760, 1] = columns["u"][700, 1]
+    columns["q"][700:765, 1] = columns["u"][700, 1]
+    columns["u"][760:, 1] = columns["u"][700, 1] + 0.6
+    columns["q"][765:, 1] = columns["u"][760, 1] + columns["q"][765:, 0] * 1e-3
+    assert "frozen" not in [one.name for one in found("target", columns)]
+
+
 def test_a_joint_that_friction_holds_is_not_frozen():
     columns = {name: values.copy() for name, values in SOUND["target"].items()}
     rows = slice(100, 160)

@@ -43,9 +43,9 @@ order."""
 _JUMP, _USUAL, _LEAST_JUMP = 8.0, 0.9, 0.1
 """Change from row to row that is a jump: in units of this quantile of all, and at least so much [rad or m]. It is also
 more than at the fastest logged velocity."""
-_FROZEN, _MOVED = 0.4, 0.2
-"""Time without any change of a reading [s]; and motion of its target meanwhile, as a share of the target's span, or of
-the velocity's integral [rad or m]."""
+_FROZEN, _MOVED, _REACTS = 0.4, 0.2, 0.1
+"""Time without any change of a reading [s]; motion of its target meanwhile, as a share of the target's span, or of the
+velocity's integral [rad or m]; and the last part of that time, in which a resting joint has not reacted yet [s]."""
 _USUALLY = 0.99
 """Quantile of the distance from its target at which a joint still moves."""
 _OUTSIDE, _FAR, _MOST_OUTSIDE, _BEYOND = 0.02, 0.3, 0.6, 0.1
@@ -221,6 +221,7 @@ def frozen_readings(log: LogColumns) -> Iterator[Finding]:
     """Doubt readings that stay the same to the last bit while the joint's command moves."""
     frozen: dict[str, float] = {}
     least, followed = max(3, round(_FROZEN / log.spec.dt)), set(_followed(log))
+    late = round(_REACTS / log.spec.dt)
     for joint in log.driven:
         name, q, u = joint.name, log.position(joint.name), log.command(joint.name)
         span, qd = float(np.ptp(u)), log.velocity(joint.name)
@@ -232,7 +233,8 @@ def frozen_readings(log: LogColumns) -> Iterator[Finding]:
         usual = float(np.quantile(away[moving], _USUALLY)) if moving.any() else 0.0
         for begin, end in still if span > 0.0 else ():
             if name in followed:
-                odd = float(np.ptp(u[begin:end])) > _MOVED * span and float(away[begin:end].max()) > usual
+                rows = slice(begin, end - late)
+                odd = float(np.ptp(u[rows])) > _MOVED * span and float(away[rows].max()) > usual
             elif log.logged_rates:
                 odd = float(np.ptp(np.cumsum(qd[begin:end]))) * log.spec.dt > _MOVED
             else:
