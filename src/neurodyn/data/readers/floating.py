@@ -29,7 +29,7 @@ _ORDERS: tuple[Order, ...] = ("xyzw", "wxyz")
 _AXES: tuple[Axes, ...] = ("world", "body")
 _NORM = 0.01
 _STILL = 0.05
-_MISFIT, _ROUGH = 0.5, 0.2
+_MISFIT, _ROUGH, _STEADY = 0.5, 0.1, 0.5
 _SPAN = 12
 """Rows over which velocities are compared with a noisy pose."""
 
@@ -319,7 +319,8 @@ def _judge(
     judged = [_Reading.of(misfits, declared) for misfits in by_span]
     if any(one.fits for one in judged):
         closest = min(judged, key=lambda one: one.misfit / max(one.speed, _STILL))
-        if closest.misfit > _ROUGH * max(closest.speed, _STILL):
+        steady = judged[-1].misfit > _STEADY * judged[0].misfit  # noise would have averaged out
+        if steady and closest.misfit > _ROUGH * max(closest.speed, _STILL):
             notice(
                 f"{where}: the {what} of {joint!r} fits the differences of its pose only roughly (median misfit "
                 f"{closest.misfit:.2g} {unit} at {closest.speed:.2g} {unit}); check that the pose is that of the body, "
