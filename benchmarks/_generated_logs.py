@@ -105,6 +105,13 @@ class _Drawing:
         self.factors[name] = (size, offset)
         return entry
 
+    def rename(self, entry: dict[str, Any], end: str) -> str:
+        """Add the unit to the name of a column; return the name."""
+        old = entry["column"]
+        entry["column"] = old + (end if end.startswith(" ") else end.replace("/", "_").replace(" ", ""))
+        self.factors[entry["column"]] = self.factors.pop(old)
+        return entry["column"]
+
     def raw(self, name: str, values: np.ndarray) -> np.ndarray:
         """Return what a column says of values in SI units."""
         size, offset = self.factors[name]
@@ -233,6 +240,7 @@ def _table_columns(d: _Drawing, motion: Motion, form: str) -> tuple[list[str], V
     arrays = form == "npz" and d.draw.random() < 0.6
     entries: dict[str, dict[str, Any]] = {"q": {}, "qd": {}, "control": {}}
     values: Values = {}
+    told = d.draw.choice(("", "", " [{unit}]", "_{unit}"))
     relative = len(motion.joints) > 1 and motion.kind == "arm" and d.chance(0.15, "absolute angles")
     order = list(range(len(motion.joints)))
     d.draw.shuffle(order)
@@ -243,6 +251,8 @@ def _table_columns(d: _Drawing, motion: Motion, form: str) -> tuple[list[str], V
                 continue
             column = f"{word}[{at}]" if arrays and what != "control" else style.format(j=name, w=word)
             entry = d.column(column, unit)
+            if told and not column.endswith("]") and "scale" not in entry:
+                column = d.rename(entry, told.format(unit=entry.get("unit") or unit))
             if (
                 what == "q"
                 and "offset" not in entry

@@ -120,11 +120,21 @@ def _named(what: str, text: str, log: DrawnLog) -> bool:
         quantity, name = match[1], match[2].partition(".")[0]
         block = text.partition(f"\n{quantity}:")[2]
         line = next((one for one in block.splitlines() if one.strip().startswith(f"{name}:")), "")
+        entry = log.tree[quantity].get(name, {}) if isinstance(log.tree[quantity], dict) else {}
+        if isinstance(entry, dict) and _tells_all(entry):
+            return False
         if "?" not in line and name not in doubts and "actions are taken" not in doubts and "order of" not in doubts:
             if quantity == "qd" and "differentiated" in doubts:
                 continue
             return False
     return True
+
+
+def _tells_all(entry: dict) -> bool:
+    """Return whether a column's name tells its unit, and nothing else is to be known of it."""
+    name, unit = str(entry.get("column")), entry.get("unit", "")
+    told = unit and name.endswith((f" [{unit}]", "_" + unit.replace("/", "_").replace(" ", "")))
+    return bool(told) and not {"sign", "offset", "scale", "minus"} & set(entry)
 
 
 def _doubts(out: Path) -> str:

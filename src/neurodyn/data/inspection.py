@@ -18,7 +18,7 @@ from neurodyn.core.progress import tracked
 from neurodyn.data.command_parts import KIND
 from neurodyn.data.header import Split, Status
 from neurodyn.data.readers.column_map import READERS, LogFormat, require_format
-from neurodyn.data.readers.draft import ColumnMapDraft, draft_map, draft_text, meaning
+from neurodyn.data.readers.draft import ColumnMapDraft, draft_map, draft_text, meaning, told_unit
 from neurodyn.data.readers.raw import by_ratio
 from neurodyn.data.readers.source import ColumnSeries, LogPart, Topic, state_units
 from neurodyn.data.store import Store
@@ -384,10 +384,12 @@ class _LogContents:
         return f"{column['min']:.3g} to {column['max']:.3g}{f' {unit}?' if unit else ''}{lost}"
 
     def unit(self, name: str) -> str | None:
-        """Return the likely unit of a joint's position or velocity; None if it is neither."""
+        """Return the unit in a column's name, or the likely one of a joint's position or velocity; None otherwise."""
         known, own = meaning(name), self.columns[name].first
         if known is None or own is None:
             return None
+        if told := told_unit(name):
+            return told
         if known.quantity == "position":
             good = np.abs(own.value[np.isfinite(own.value)])
             return "deg" if len(good) and float(np.quantile(good, 0.99)) > 7.0 else "rad"

@@ -90,3 +90,28 @@ def test_a_ball_joint_has_no_position():
 def test_a_log_without_the_pose_of_the_base_is_refused():
     with pytest.raises(InputError, match="no column that is named as the pose and velocity of 'body' of 'hopper'"):
         infer_map(Columns(*KNEE), "mcap", spec())
+
+
+@pytest.mark.parametrize(
+    ("position", "velocity", "effort", "units"),
+    [
+        ("knee_pos_deg", "knee_vel_deg_s", "knee_torque_mNm", ("deg", "deg/s", "mN m")),
+        ("knee position [deg]", "knee speed [rpm]", "knee torque [mN m]", ("deg", "rpm", "mN m")),
+        ("q_knee_mrad", "dq_knee_dps", "tau_knee_Nm", ("mrad", "deg/s", "")),
+        ("knee.pos", "knee.vel", "knee.tau", ("", "", "")),
+        ("state[knee.pos]", "state[knee.vel]", "action[knee.effort]", ("", "", "")),
+    ],
+)
+def test_units_that_names_tell_are_drafted(position, velocity, effort, units):
+    robot = StateSpec(robot="leg", joints=(JointSpec(name="knee", kind="revolute"),), controls=("knee",), dt=0.01)
+    map_ = infer_map(Columns(position, velocity, effort, "t"), "mcap", robot)
+    assert isinstance(map_.qd, dict)
+    assert isinstance(map_.control, dict)
+    assert (map_.q["knee"].unit, map_.qd["knee"].unit, map_.control["knee"].unit) == units
+
+
+def test_a_current_is_no_torque():
+    names = Columns("t", "knee_pos", "knee_vel", "knee_current_mA")
+    robot = StateSpec(robot="leg", joints=(JointSpec(name="knee", kind="revolute"),), controls=("knee",), dt=0.01)
+    doubts = draft_map(names, "csv", names.topics(), robot).doubts
+    assert any("knee_current_mA: a current is no torque; give its `scale`" in one for one in doubts)

@@ -108,6 +108,33 @@ _NO_JOINT = (
 _ROS_STATE = re.compile(r"(.+)\.(?:.*\.)?(position|velocity|effort|positions|velocities)\[([^\]]+)\]")
 
 
+_TOLD: dict[Quantity, dict[str, str]] = {
+    "position": {
+        "deg": "deg", "degree": "deg", "degrees": "deg", "rad": "rad", "mrad": "mrad", "rev": "rev", "m": "m",
+        "mm": "mm", "cm": "cm",
+    },
+    "velocity": {
+        "deg s": "deg/s", "degs": "deg/s", "dps": "deg/s", "rad s": "rad/s", "rads": "rad/s", "rpm": "rpm",
+        "rev s": "rev/s", "m s": "m/s", "mm s": "mm/s", "cm s": "cm/s",
+    },
+    "effort": {"nm": "N m", "n m": "N m", "mnm": "mN m", "mn m": "mN m", "ncm": "N cm", "n cm": "N cm"},
+}  # fmt: skip
+"""Units at the end of columns' names, in lower case, by what they measure."""
+_UNIT_WORDS = {word for units in _TOLD.values() for unit in units for word in unit.split()} | {"ma"}
+_SYMBOLS = re.compile(r"(?<![A-Za-z])(m?N ?c?m|mA)(?![A-Za-z])")
+"""Symbols of units, which are no two words."""
+_CURRENTS = {"current", "currents", "ma", "amps", "amperes", "iq"}
+
+
+def told_unit(column: str) -> str | None:
+    """Return the unit that a joint's column has at the end of its name, as "elbow_pos_deg" has; None for none."""
+    own = meaning(column)
+    if own is None or own.array != column:  # the name of a joint in an array
+        return None
+    words, units = _split(column), _TOLD.get("effort" if own.quantity == "command" else own.quantity, {})
+    return next((units[end] for n in (2, 1) if (end := " ".join(words[-n:])) in units and len(words) > n), None)
+
+
 @dataclass(frozen=True)
 class ColumnMeaning:
     """Meaning of a column's name.
@@ -146,6 +173,8 @@ def meaning(column: str) -> ColumnMeaning | None:
         )
         return ColumnMeaning("command" if command else quantity, key, f"{topic}.{name}", key.isdecimal())
     array, key = split_reference(column)
+    if key is not None and _UNIT_WORDS.issuperset(_split(key)):  # "elbow position [deg]"
+        array, key = column, None
     if key is not None and not key.isdecimal():
         stem, _, suffix = key.rpartition(".")
         inner = _quantity(suffix) if stem else None
@@ -161,7 +190,7 @@ def meaning(column: str) -> ColumnMeaning | None:
     if key is not None:
         return ColumnMeaning(quantity_, key, array, True)
     rest = [word for word in words if not any(word in known for known in _WORDS.values())]
-    rest = [word for word in rest if word not in ("deg", "rad", "ma", "nm", "rads", "s", "m", "mm")]
+    rest = [word for word in rest if word not in _UNIT_WORDS]
     return ColumnMeaning(quantity_, "_".join(rest), array, False) if rest else None
 
 
@@ -199,6 +228,10 @@ def draft_map(
         draft.tree |= {"qd": "differentiate", "velocity": "past"}
         draft.doubts.append("there are no velocities: positions are differentiated, without looking ahead")
     _add_controls(draft, known, spec, list(q))
+    for what in ("q", "qd", "control"):
+        for entry in draft.tree[what].values() if isinstance(draft.tree.get(what), dict) else ():
+            if (unit := told_unit(entry["column"])) not in {None, "rad", "rad/s", "m", "m/s", "N m"}:
+                entry["unit"] = unit
     used = [c for tree in posed.values() for part in tree.values() for c in part]
     measured, doubts = draft_measured(columns, used)
     if spec is not None and spec.floating:
@@ -276,6 +309,9 @@ def _add_controls(
     choices.append(_coordinates(draft, {c: m for c, m in commands.items() if c not in ros}, "command", controls, 0))
     best = max(choices, key=len)
     draft.tree["control"] = best
+    currents = [own["column"] for own in best.values() if _CURRENTS.intersection(_split(own["column"]))]
+    if currents and not target:
+        draft.doubts.append(f"{', '.join(currents)}: a current is no torque; give its `scale` [N m per unit of it]")
     if spec is not None:
         _note_absent(draft, "control", controls, best)
     if best and best is choices[-1]:
@@ -436,6 +472,7 @@ def _quantity(text: str) -> Quantity | None:
 
 
 def _split(text: str) -> list[str]:
+    text = _SYMBOLS.sub(lambda found: found[0].lower(), text)
     spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)
     return [word for word in re.split(r"[^a-z0-9]+", spaced.lower()) if word]
 
