@@ -182,9 +182,19 @@ _LEGS = ("FR", "FL", "RR", "RL")
 _LINK = 0.213
 
 
-def go1_text(asset: Path, seed: int) -> str:
-    """Return the MJCF of a Go1 that carries a payload, with worn, late servos and a softer floor."""
+def go1_text(asset: Path, seed: int, truth: dict[str, float] | None = None, *, worn: bool = True) -> str:
+    """Return the MJCF of a Go1 that carries a payload, with worn, late servos and a softer floor, or as declared.
+
+    `truth` gets the drawn quantities, by the names of an adaptation.
+    """
     rng, spec = np.random.default_rng([8, seed]), mujoco.MjSpec.from_file(str(asset))
+    truth = {} if truth is None else truth
+
+    def drawn(name: str, low: float, high: float, declared: float) -> float:
+        value = rng.uniform(low, high)
+        truth[name] = value
+        return value if worn else declared
+
     for geom in list(spec.geoms):
         if geom.type == mujoco.mjtGeom.mjGEOM_MESH:
             spec.delete(geom)
@@ -194,28 +204,34 @@ def go1_text(asset: Path, seed: int) -> str:
     spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
     spec.worldbody.add_geom(
         name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[20, 20, 0.1],
-        friction=[rng.uniform(0.4, 0.8), 0.005, 1e-4], solref=[rng.uniform(0.02, 0.04), 1.0],
+        friction=[drawn("contact.friction", 0.4, 0.8, 0.6), 0.005, 1e-4],
+        solref=[drawn("contact.solref.timeconst", 0.02, 0.04, 0.02), 1.0],
     )  # fmt: skip
+    truth["contact.solref.timeconst"] = 0.5 * (0.02 + truth["contact.solref.timeconst"])  # with that of the feet
     for geom in spec.geoms:
         if geom.name != "floor" and "foot" not in geom.name:
             geom.contype = geom.conaffinity = 0
         elif geom.name != "floor":
             geom.friction[0], geom.priority = 0.1, 0
             geom.solref = [0.02, 1.0]
-    load = spec.body("trunk").add_body(name="payload", pos=[*rng.uniform(-0.06, 0.06, 2), 0.09])
-    load.add_geom(
-        type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[0.04, 0, 0], mass=rng.uniform(1.5, 3.0), contype=0, conaffinity=0
-    )
+    place = [drawn(f"payload.{axis}", -0.06, 0.06, 0.0) for axis in "xy"]
+    mass, truth["payload.z"] = drawn("payload.mass", 1.5, 3.0, 0.0), 0.09
+    if worn:
+        spec.body("trunk").add_body(name="payload", pos=[*place, 0.09]).add_geom(
+            type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[0.04, 0, 0], mass=mass, contype=0, conaffinity=0
+        )
     for joint in spec.joints:
         if joint.type != mujoco.mjtJoint.mjJNT_HINGE:
             continue
-        joint.armature, joint.frictionloss = 0.006, rng.uniform(0.1, 0.4)
-        joint.damping = [rng.uniform(0.05, 0.3), 0, 0]
-        kp, kd = 60.0 * rng.uniform(0.75, 1.0), 1.5
+        joint.armature, joint.frictionloss = 0.006, drawn(f"{joint.name}.friction", 0.1, 0.4, 0.2)
+        joint.damping = [drawn(f"{joint.name}.damping", 0.05, 0.3, 0.1), 0, 0]
+        kp, kd = 60.0 * drawn(f"actuator.{joint.name}.kp", 0.75, 1.0, 1.0), 1.5
+        truth[f"actuator.{joint.name}.kp"] *= 60.0
         motor = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
         motor.set_to_position(kp=kp, kv=kd)
-        motor.dyntype = mujoco.mjtDyn.mjDYN_FILTEREXACT
-        motor.dynprm[0] = 0.012
+        if worn:
+            motor.dyntype = mujoco.mjtDyn.mjDYN_FILTEREXACT
+            motor.dynprm[0] = truth[f"actuator.{joint.name}.lag"] = 0.012
         motor.forcerange, motor.forcelimited = [-23.7, 23.7], 1
     return spec.to_xml()
 

@@ -2,6 +2,7 @@
 """What `adapt` finds from encoders and an IMU alone, beside the truth and beside the same log with motion capture.
 
     python benchmarks/onboard.py adapt --robot ant --seed 0 --folder runs/onboard --json onboard.json
+    python benchmarks/onboard.py adapt --robot go1 --asset go1.xml --folder runs/onboard
 
 makes the log of a stand-in in plain MuJoCo (`_sensed_robots.py`), adapts the declared robot to it, and prints
 quantities beside the truth, the share of 90 % intervals that hold it, errors of the base's states, and CPU time.
@@ -11,6 +12,8 @@ quantities beside the truth, the share of 90 % intervals that hold it, errors of
 import argparse
 import json
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.identify import AdaptationSettings, adapt
 from neurodyn.robots import Robot, load
+from neurodyn.sim.declaration.declare import declare
 
 STREAMS = (
     Stream(name="imu", kind="imu", averaged=("specific_force",)),
@@ -48,23 +52,43 @@ ANT_TRUTH = {
 }  # fmt: skip
 
 
-def robot_of(name: str) -> tuple[Robot, sensed.Mounting, dict[str, float]]:
-    """Return the declared robot of a stand-in, its IMU and what is true of it."""
-    if name != "ant":
-        raise SystemExit(f"--robot {name}: valid: ant")
-    return load("ant"), sensed.ANT_IMU, ANT_TRUTH
+@dataclass(frozen=True)
+class StandIn:
+    """A stand-in robot: its name or folder and declaration, IMU, what is true of it, and its log."""
+
+    name: str
+    robot: Robot
+    imu: sensed.Mounting
+    truth: dict[str, float]
+    logs: Callable[[], list[dict[str, np.ndarray]]]
 
 
-def write_logs(name: str, seed: int, folder: Path, runs: int) -> tuple[Path, Path, Path]:
+def stand_in(args: argparse.Namespace) -> StandIn:
+    """Return a stand-in, and declare it where it has no declaration yet."""
+    if args.robot == "ant":
+        return StandIn("ant", load("ant"), sensed.ANT_IMU, ANT_TRUTH, lambda: sensed.ant(args.seed, runs=args.runs))
+    truth: dict[str, float] = {}
+    sensed.go1_text(args.asset, args.seed, truth)
+    folder = args.folder / "go1" / "declared"
+    if not (folder / "robot.yaml").exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        path = folder.parent / "go1.xml"
+        path.write_text(sensed.go1_text(args.asset, args.seed, worn=False), encoding="utf-8")
+        declare(path, folder, dt=0.02)
+    return StandIn(str(folder), load(str(folder)), sensed.GO1_IMU, truth,
+                   lambda: sensed.go1(args.asset, args.seed, runs=args.runs)[1])  # fmt: skip
+
+
+def write_logs(one: StandIn, seed: int, folder: Path) -> tuple[Path, Path, Path]:
     """Write the log of a stand-in: with sensors alone, with motion capture, and the true states of its base."""
-    robot, _, _ = robot_of(name)
+    robot = one.robot
     paths = tuple(
         folder / f"{kind}_{seed}{end}" for kind, end in (("sensors", ".h5"), ("tracked", ".h5"), ("truth", ".npz"))
     )
     if all(path.exists() for path in paths):
         return paths
     folder.mkdir(parents=True, exist_ok=True)
-    logs, rng = sensed.ant(seed, runs=runs), np.random.default_rng([11, seed])
+    logs, rng = one.logs(), np.random.default_rng([11, seed])
     spec = robot.spec
     splits = assign_splits(len(logs), seed, test=0.2)
     header = StoreHeader(spec=spec, source="log", runs=tuple(f"run {k}" for k in range(len(logs))))
@@ -86,19 +110,19 @@ def write_logs(name: str, seed: int, folder: Path, runs: int) -> tuple[Path, Pat
             read = np.concatenate([log["gyroscope"], force, log["attitude"]], 1)
             labels = {"run": [k], "split": [int(splits[k])]}
             unknown = np.full((count, 7), np.nan), np.full((count, 6), np.nan)
-            one = {"length": count - 1}
+            length = {"length": count - 1}
             write(without, np.concatenate([unknown[0], log["q"]], 1), np.concatenate([unknown[1], log["qd"]], 1),
-                  log["control"], labels, one, read)  # fmt: skip
-            write(tracked, noisy_q, noisy_qd, log["control"], labels, one, None)
+                  log["control"], labels, length, read)  # fmt: skip
+            write(tracked, noisy_q, noisy_qd, log["control"], labels, length, None)
             for name_, values in (("q", states), ("qd", rates)):
                 truth.setdefault(name_, []).append(values)
     np.savez(paths[2], **{name_: np.concatenate(values) for name_, values in truth.items()})
     return paths
 
 
-def write(writer: StoreWriter, q, qd, control, labels, one, read) -> None:
+def write(writer: StoreWriter, q, qd, control, labels, length, read) -> None:
     """Append a run."""
-    table = episode_table([one["length"]], status=Status.LOG, **labels)
+    table = episode_table([length["length"]], status=Status.LOG, **labels)
     writer.append_rows(
         q.astype(np.float32), qd.astype(np.float32), control.astype(np.float32), table,
         measured=None if read is None else read.astype(np.float32),
@@ -134,17 +158,20 @@ def rotations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("adapt",))
-    parser.add_argument("--robot", default="ant")
+    parser.add_argument("--robot", default="ant", choices=("ant", "go1"))
+    parser.add_argument("--asset", type=Path, default=Path("go1.xml"), help="go1.xml of mjlab's asset zoo")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--runs", type=int, default=60, help="of 6 s")
+    parser.add_argument("--runs", type=int, default=0, help="of 6 s, by default 60; of the Go1 of 20 s, 9")
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--tracked", action="store_true", help="with motion capture")
     parser.add_argument("--name", default="", help="of the run in the folder")
     parser.add_argument("--settings", default="{}", help="changes of the adaptation's settings, as JSON")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    _, imu, truth = robot_of(args.robot)
-    paths = write_logs(args.robot, args.seed, args.folder / args.robot, args.runs)
+    args.runs = args.runs or {"ant": 60, "go1": 9}[args.robot]
+    one = stand_in(args)
+    imu, truth = one.imu, one.truth
+    paths = write_logs(one, args.seed, args.folder / args.robot)
     data = paths[1] if args.tracked else paths[0]
     sensors = {
         "imu": Sensor(kind="imu", position=imu.position, quaternion=imu.quaternion),
@@ -157,19 +184,20 @@ def main() -> None:
     name = args.name or ("tracked" if args.tracked else "sensors")
     out = args.folder / args.robot / f"{name}_{args.seed}"
     began = time.process_time()
-    found = adapt(args.robot, data, out, settings=settings)
+    found = adapt(one.name, data, out, settings=settings)
     figures: dict[str, Any] = {"cpu [s]": time.process_time() - began}
     told = inside = 0
-    for one in found.figures.parameters:
-        if one.name not in truth:
+    for found_one in found.figures.parameters:
+        if found_one.name not in truth:
             continue
-        held = one.interval is not None and one.interval[0] <= truth[one.name] <= one.interval[1]
-        if one.determined:
+        true, interval = truth[found_one.name], found_one.interval
+        held = interval is not None and interval[0] <= true <= interval[1]
+        if found_one.determined:
             told, inside = told + 1, inside + held
-        figures[one.name] = one.value
-        text = "" if one.interval is None else f"({one.interval[0]:.4g} to {one.interval[1]:.4g})"
-        text += "" if one.determined else "  not told"
-        print(f"{one.name:32} {one.value:10.4g}  true {truth[one.name]:8.4g}  {text}")
+        figures[found_one.name] = found_one.value
+        text = "" if interval is None else f"({interval[0]:.4g} to {interval[1]:.4g})"
+        text += "" if found_one.determined else "  not told"
+        print(f"{found_one.name:32} {found_one.value:10.4g}  true {true:8.4g}  {text}{'' if held else '  missed'}")
     print(f"{inside} of {told} intervals hold the truth; {figures['cpu [s]']:.0f} CPU-s")
     figures |= {"told": told, "inside": inside}
     for rung in found.figures.rungs:
