@@ -17,13 +17,16 @@ from neurodyn.data.readers import import_logs
 from neurodyn.data.readers.column_map import read_column_map
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control
+from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.policy import online
 from neurodyn.policy.artifact import policy_config, save_policy
 from neurodyn.policy.episodes.logs import log_policies
 from neurodyn.policy.episodes.play import record_policy
 from neurodyn.policy.online_learning.record import model_error
 from neurodyn.policy.online_learning.refit import ADAPT_REFIT
-from neurodyn.policy.settings import NetworkSettings
+from neurodyn.policy.online_learning.settings import OnlineSettings
+from neurodyn.policy.settings import NetworkSettings, load_settings
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.tasks import load
@@ -246,3 +249,18 @@ def test_a_direction_of_gravity_and_the_gyroscope_make_a_heading(folder):
         base.read({"angular_velocity": [0.0, 0.0, 0.8], "gravity": [0.0, 0.0, -9.8]}, 0.01 * frame)
     q, _ = base.complete([], [])
     assert 2 * math.atan2(q[5], q[6]) == pytest.approx(0.8, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_policy_and_model_take_turns_on_a_robot_that_nobody_tracks(folder, tmp_path, monkeypatch):
+    pytest.importorskip("rsl_rl")
+    task, robot = load(f"velocity@{folder / 'dog'}"), robot_class(folder, "online_robot")
+    monkeypatch.setattr(type(task), "frames", 40)
+    HYBRID.save(tmp_path / "declared", declared_hybrid(task.declaration()))
+    first = msgspec.structs.replace(load_settings(task.name, None), iterations=1, worlds=8)
+    settings = OnlineSettings(rounds=1, frames=0, log_frames=20, rollout=None, policy=first, episodes=2)
+    found = online(task, tmp_path / "out", dynamics=str(tmp_path / "declared"), robot=robot, settings=settings)
+    logged = found.rounds[0].log
+    assert logged is not None
+    assert math.isfinite(logged.returns.mean)  # by the estimated base
+    assert Store.open(logged.path).header.base == "unmeasured"
