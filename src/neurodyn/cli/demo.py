@@ -128,13 +128,13 @@ def show_gap(out: Path, seed: int) -> None:
             f"1/5  the robot: {robot}, unlike its declaration (its file); {GAP_POLICY} and random (uniformly random "
             "actions) are logged in it"
         )
-        with stage(0.0, 0.15, "logging"):
+        with stage(0.0, 0.07, "logging"):
             logged = log_policies(
                 (GAP_POLICY, "random"), log, robot=robot, transitions=GAP_FRAMES, noise=GAP_NOISE, seed=seed
             )
         bar.say(f"     {logged.transitions:,} frames with noise, {log}")
         bar.say("2/5  identification: motors, joints, floor and payload from the log")
-        with stage(0.15, 0.45, "identifying"):
+        with stage(0.07, 0.45, "identifying"):
             figures = read_adaptation(run)
             if figures is None:
                 figures = adapt(GAP_ROBOT, log, run, seed=seed, resume=(run / "config.yaml").exists()).figures
@@ -142,14 +142,14 @@ def show_gap(out: Path, seed: int) -> None:
         for line in sentences(figures):
             bar.say(f"     {line}")
         said = f"3/5  training: PPO in the identified model, from {GAP_POLICY}; the robot does not run"
-        with stage(0.45, 0.8, "training"):
+        with stage(0.45, 0.78, "training"):
 
             def fit(**going: Any) -> "TrainState":
                 return train_policy(task, open_dynamics(task, str(run)), folder, settings, initial=initial, **going)
 
             _train(bar, said, folder, fit, "policy")
         bar.say(f"4/5  both policies: {GAP_EPISODES} episodes each in the robot, {GAP_PROMISES} in their models")
-        with stage(0.8, 1.0, "playing"):
+        with stage(0.78, 1.0, "playing"):
             played = out / "played.h5"
             measure = partial(
                 measure_gap, GAP_TASK, robot, (GAP_POLICY, str(folder)), ("hybrid", str(run)), played,
