@@ -48,3 +48,15 @@ def test_time_left_is_printed_every_ten_seconds_except_for_short_compilations(mo
             wp.get_logger().info(f"Module m 12ab load on device 'cpu' took {1e3 * seconds} ms  (compiled)")
             wp.get_logger().info("Module n 12ab load on device 'cpu' took 9000 ms  (cached)")
     assert said == [f"compiling it for this machine, once: at most {left} s left" for left in (74, 62)]
+
+
+def test_threads_share_one_logger_and_the_last_one_restores_the_users():
+    start_warp()
+    before = wp.get_logger(), wp.config.log_level
+    first, second = announced("one", 1.0), announced("two", 1.0)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)  # as a thread that ends before another one
+    assert wp.get_logger() is not before[0]
+    second.__exit__(None, None, None)
+    assert (wp.get_logger(), wp.config.log_level) == before

@@ -6,6 +6,7 @@ missing shows only when a simulator launches it; then Warp reports each module t
 """
 
 import re
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,33 +21,44 @@ _EVERY = 10.0
 """Time between two lines [s]."""
 
 
+_lock = threading.Lock()
+_within: list[str] = []
+"""What is being compiled, in any thread; the logger is that of the first."""
+
+
 @contextmanager
 def announced(what: str, seconds: float) -> Iterator[None]:
     """Announce compilations within, with the time left of at most `seconds` of CPU time for all kernels of `what`."""
     import warp as wp
 
-    before, level = wp.get_logger(), wp.config.log_level
-    wp.set_logger(_Announcements(what, seconds, before, quiet=level > wp.LOG_INFO))
-    wp.config.log_level = min(level, wp.LOG_INFO)  # Warp times modules at this level alone
+    with _lock:
+        before, level = wp.get_logger(), wp.config.log_level
+        if not _within:
+            wp.set_logger(_Announcements(what, seconds, before, level, quiet=level > wp.LOG_INFO))
+            wp.config.log_level = min(level, wp.LOG_INFO)  # Warp times modules at this level alone
+        _within.append(what)
     try:
         yield
     finally:
-        wp.set_logger(before)
-        wp.config.log_level = level
+        with _lock:
+            _within.remove(what)
+            if not _within and isinstance(last := wp.get_logger(), _Announcements):
+                wp.set_logger(last.logger)
+                wp.config.log_level = last.level
 
 
 class _Announcements:
     """A logger of Warp that passes everything on, and gives notices of what was compiled."""
 
-    def __init__(self, what: str, seconds: float, logger: Any, *, quiet: bool) -> None:
-        self._what, self._seconds, self._logger, self._quiet = what, seconds, logger, quiet
+    def __init__(self, what: str, seconds: float, logger: Any, level: int, *, quiet: bool) -> None:
+        self._what, self._seconds, self.logger, self.level, self._quiet = what, seconds, logger, level, quiet
         self._cpu, self._begin = time.process_time(), time.perf_counter()
         self._spent, self._said = 0.0, -_EVERY
 
     def info(self, message: str) -> None:
         """Pass a message on if the user asked for it; note a module that was compiled."""
         if not self._quiet:
-            self._logger.info(message)
+            self.logger.info(message)
         found = _COMPILED.match(message)
         if found is not None:
             self._spent += 1e-3 * float(found[1])
@@ -65,10 +77,10 @@ class _Announcements:
         )
 
     def debug(self, message: str) -> None:
-        self._logger.debug(message)
+        self.logger.debug(message)
 
     def warning(self, message: str, category: Any = None, stacklevel: int = 1) -> None:
-        self._logger.warning(message, category, stacklevel + 1)
+        self.logger.warning(message, category, stacklevel + 1)
 
     def error(self, message: str) -> None:
-        self._logger.error(message)
+        self.logger.error(message)
