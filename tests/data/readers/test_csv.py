@@ -59,6 +59,22 @@ def test_a_name_that_two_columns_have_is_refused(tmp_path):
         read(path, qd="differentiate")
 
 
+@pytest.mark.parametrize(
+    ("cell", "hint"),
+    [
+        ("0,5", "with a point for decimals"),
+        ("[0.5, 1]", "a column of its own, or write JSON lines"),
+        ("2026-01-01T00:00:01", "such as seconds, instead of a date"),
+        ("x", "expected a number$"),
+    ],
+)
+def test_what_a_cell_should_be_is_said(tmp_path, cell, hint):
+    path = tmp_path / "log.csv"
+    path.write_text(f't,x,a,dx,da,f,m\n0,0,0,0,0,0,0\n0.02,"{cell}",0,0,0,0,0\n')
+    with pytest.raises(InputError, match=hint):
+        read(path)
+
+
 def test_order_of_columns_in_the_map_does_not_matter(tmp_path):
     path = write_csv(tmp_path / "log.csv", TIME)
     swapped = read(path, q={"turn": {"column": "a", "wrapped": True}, "lift": {"column": "x"}})

@@ -150,6 +150,7 @@ def test_a_body_at_rest_passes_under_any_reading(tmp_path):
     ("change", "message"),
     [
         ({"o": 1.1}, r"quaternion of 'root' in row 0 has norm 1\.1 \(60 such rows\)"),
+        ({"o": 0.0}, "has norm 0 .*where tracking was lost, leave its values empty, with `missing: gap`"),
         ({"w": np.nan}, r"column 'w\[0\]' holds nan in row 0"),
         ({"o": np.zeros((60, 3))}, r"array 'o' has shape \[60, 3\]; expected \[rows, 4\]"),
         ({"p": np.zeros((60, 4))}, r"array 'p' has shape \[60, 4\]; expected \[rows, 3\]"),

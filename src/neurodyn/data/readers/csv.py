@@ -2,6 +2,7 @@
 """Reader of CSV files with a header line: one file is one run, or several if a column says so."""
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from pathlib import Path
@@ -136,7 +137,7 @@ class CsvSource(Source):
             row = next(row for row, cell in enumerate(cells) if not _is_number(cell))
             raise InputError(
                 f"{self.path}: column {name!r} holds {cells[row]!r} in row {first + row}{self._place(first + row)}; "
-                "expected a number"
+                f"expected a number{_hint(cells[row])}"
             ) from None
 
     def _place(self, row: int) -> str:
@@ -194,6 +195,17 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _hint(cell: str) -> str:
+    """Return how to write what a cell holds instead of a number; empty if it is unclear."""
+    if _is_number(cell.replace(",", ".", 1)):
+        return ", with a point for decimals"
+    if cell.strip().startswith(("[", "(")):
+        return ": give each value of a list a column of its own, or write JSON lines"
+    if re.match(r"\d{4}-\d\d-\d\d", cell.strip()):
+        return ", such as seconds, instead of a date"
+    return ""
 
 
 def _recognises(path: Path, head: bytes) -> bool:

@@ -168,9 +168,10 @@ def check_quaternions(floating: dict[str, FloatingColumns], spec: StateSpec, q: 
         bad = np.abs(norm - 1.0) > _NORM
         if bad.any():
             row = int(np.argmax(bad))
+            lost = "; where tracking was lost, leave its values empty, with `missing: gap`" if norm[row] == 0.0 else ""
             raise InputError(
                 f"{where}: the quaternion of {joint.name!r} in row {row} has norm {norm[row]:.4g} ({int(bad.sum())} "
-                "such rows); expected unit quaternions: check the columns that `floating` names for it"
+                f"such rows); expected unit quaternions: check the columns that `floating` names for it{lost}"
             )
 
 
