@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
 from neurodyn.data.command_parts import part_columns, part_count
@@ -256,18 +255,17 @@ def select_windows(
             drawn = torch.from_numpy(generator(seed, "windows", "which").random(most))
             rows = ((torch.arange(most) + drawn) * len(numbers) / most).long().clamp_max(len(numbers) - 1)
         numbers = numbers[rows.numpy()]
-    first, own = index.rows(numbers), index.episodes(numbers)
+    own, first = index.places(numbers)
     windows = replace(windows_at(store, own, first - store.offsets[own], frames), valid=None).to(dtype)
     beside = {
         name: torch.from_numpy(values[first[:, None] + np.arange(frames + 1)]).to(dtype)
         for name, values in (("readings", store.measured), ("spread", store.spread))
         if values is not None
     }
-    failed = windows.failed if (store.status == Status.TERMINATED).any() else None
     if (parts := part_count(store.header)) > 1:
         kept = np.flatnonzero(part_columns(store.header))
         beside["parts"] = beside["readings"][:, :-1, kept].unflatten(-1, (parts, -1))
-    return replace(windows, **beside, failed=failed, origin=Origin.of(store, own, first - store.offsets[own]))
+    return replace(windows, **beside, origin=Origin.of(store, own, first - store.offsets[own]))
 
 
 def all_windows(
@@ -287,21 +285,14 @@ def all_windows(
     Raises:
         InputError: No episode is long enough.
     """
-    index = WindowIndex(store, episodes_in(store, split), length, stride, skip)
-    failed = store.status == Status.TERMINATED
+    index, source = WindowIndex(store, episodes_in(store, split), length, stride, skip), _WindowSource(store, length)
     for begin in range(0, index.count, batch):
-        numbers = np.arange(begin, min(begin + batch, index.count))
-        rows, episode = index.rows(numbers), index.episodes(numbers)
+        episodes, rows = index.places(np.arange(begin, min(begin + batch, index.count)))
         first = int(rows.min())
         block = torch.from_numpy(store.frames[first : int(rows.max()) + length + 1])
         frames = _overlapping(block, length).index_select(0, torch.from_numpy(rows - first))
-        fields = _fields(frames, length, store.header.spec)
-        for name, values in (("ground", store.ground), ("parameters", store.parameters)):
-            if values is not None:
-                fields[name] = torch.from_numpy(values[episode])
-        if failed.any():
-            fields["failed"] = _is_last_of_failed(store, failed, episode, rows, length)
-        yield Windows(**fields, origin=Origin.of(store, episode, rows - store.offsets[episode]))
+        windows = source.windows(frames, episodes, rows)
+        yield replace(windows, origin=Origin.of(store, episodes, rows - store.offsets[episodes]))
 
 
 def windows_at(store: Store, episodes: np.ndarray, starts: np.ndarray, length: int) -> Windows:
@@ -316,14 +307,8 @@ def windows_at(store: Store, episodes: np.ndarray, starts: np.ndarray, length: i
     rows = take(store.frames, base, count)
     if not (steps[:, -1] <= last).all():
         rows = np.take_along_axis(rows, (np.minimum(steps, last[:, None]) - base[:, None])[..., None], 1)
-    failed = (store.status[episodes] == Status.TERMINATED)[:, None] & (steps == last[:, None])
-    return Windows(
-        **_fields(torch.from_numpy(rows), length, store.header.spec),
-        ground=None if store.ground is None else torch.from_numpy(store.ground[episodes]),
-        failed=torch.from_numpy(failed),
-        valid=torch.from_numpy(steps <= last[:, None]),
-        parameters=None if store.parameters is None else torch.from_numpy(store.parameters[episodes]),
-    )
+    windows = _WindowSource(store, length).windows(torch.from_numpy(rows), episodes, first)
+    return replace(windows, valid=torch.from_numpy(steps <= last[:, None]))
 
 
 def windows_along(
@@ -353,17 +338,42 @@ def _overlapping(frames: Tensor, length: int) -> Tensor:
     return frames.as_strided((rows - length, (length + 1) * width), (width, 1))
 
 
-def _fields(frames: Tensor, length: int, spec: StateSpec) -> dict[str, Any]:
-    """Return the fields of windows as views of their rows, shape [W, L + 1, width] or [W, (L + 1) * width]."""
-    q, qd, control, channels, contacts = frames.view(len(frames), length + 1, -1).split(list(widths(spec).values()), -1)
-    named = {"q": q, "qd": qd, "control": control[:, :-1]}
-    return named | {"channels": channels if spec.nx else None, "contacts": contacts if spec.nc else None}
+class _WindowSource:
+    """Makes windows of L = `length` frames, on `device`, of rows of a store and of what it knows by episode.
 
+    Attributes:
+        failed: Whether each episode ended in failure, shape [E]; None if none did.
+    """
 
-def _is_last_of_failed(store: Store, failed: np.ndarray, episode: np.ndarray, rows: np.ndarray, length: int) -> Tensor:
-    """Return whether each state is the last of a failed episode, shape [W, L + 1], bool."""
-    left = store.offsets[episode + 1] - 1 - rows
-    return torch.from_numpy(failed[episode][:, None] & (left[:, None] == np.arange(length + 1)))
+    def __init__(self, store: Store, length: int, device: str | torch.device = "cpu") -> None:
+        self._store, self._length, self._device = store, length, device
+        failed = store.status == Status.TERMINATED
+        self.failed = failed if failed.any() else None
+        self._of_episodes = {
+            name: torch.from_numpy(values).to(device)
+            for name, values in (("ground", store.ground), ("parameters", store.parameters))
+            if values is not None
+        }
+
+    def windows(self, frames: Tensor, episodes: np.ndarray, first: np.ndarray) -> Windows:
+        """Return windows as views of their rows `frames`, shape [W, L + 1, width] or [W, (L + 1) * width].
+
+        They begin at rows `first` [W] of the store, in `episodes` [W].
+        """
+        spec, beside = self._store.header.spec, dict[str, Any]()
+        rows = frames.to(self._device).view(len(frames), self._length + 1, -1)
+        q, qd, control, channels, contacts = rows.split(list(widths(spec).values()), -1)
+        if self._of_episodes:
+            chosen = torch.from_numpy(episodes).to(self._device)
+            beside = {name: values.index_select(0, chosen) for name, values in self._of_episodes.items()}
+        if self.failed is not None:
+            left = self._store.offsets[episodes + 1] - 1 - first
+            ended = self.failed[episodes][:, None] & (left[:, None] == np.arange(self._length + 1))
+            beside["failed"] = torch.from_numpy(ended).to(self._device)
+        return Windows(
+            q, qd, control[:, :-1], channels=channels if spec.nx else None, contacts=contacts if spec.nc else None,
+            **beside,
+        )  # fmt: skip
 
 
 ENOUGH_LOGS = 10
@@ -447,18 +457,13 @@ class WindowSampler:
             InputError: No episode of the split is long enough.
         """
         self.rows = rows
-        self._store, self._episodes = store, episodes_of(store, split) if episodes is None else episodes
+        self._episodes = episodes_of(store, split) if episodes is None else episodes
         self._device = device
         if stream is not None and isinstance(store.frames, StoredRows):
             self._episodes = np.sort(self._episodes)  # in file order
         self._generator = torch.Generator().manual_seed(seed)
-        self._of_episodes = {
-            name: torch.from_numpy(values).to(device)
-            for name, values in (("ground", store.ground), ("parameters", store.parameters))
-            if values is not None
-        }
-        failed = store.status == Status.TERMINATED
-        self.failed = failed if failed.any() else None
+        self._source = _WindowSource(store, length, device)
+        self.failed = self._source.failed
         self.batch, self._index = batch, WindowIndex(store, self._episodes, length)
         self.count = self._index.count
         self._rows = store.frames if isinstance(store.frames, StoredRows) else torch.from_numpy(store.frames).to(device)
@@ -469,31 +474,20 @@ class WindowSampler:
     def draw(self) -> Windows:
         """Return the next batch."""
         numbers, rows, starts = self._pick()
-        length = self._index.length
-        frames = _overlapping(rows, length).index_select(0, starts).to(self._device)
-        fields = _fields(frames, length, self._store.header.spec)
-        if self.failed is not None or self._of_episodes:
-            episode = self._index.episodes(numbers)
-            if self.failed is not None:
-                ended = _is_last_of_failed(self._store, self.failed, episode, self._index.rows(numbers), length)
-                fields["failed"] = ended.to(self._device)
-            if self._of_episodes:
-                chosen = torch.from_numpy(episode).to(self._device)
-                fields |= {name: values.index_select(0, chosen) for name, values in self._of_episodes.items()}
-        return Windows(**fields)
+        frames = _overlapping(rows, self._index.length).index_select(0, starts[self.rows])
+        return self._source.windows(frames, *self._index.places(numbers[self.rows]))
 
     def _pick(self) -> tuple[np.ndarray, Tensor, Tensor]:
         """Draw windows: their numbers in the index [B], rows of the store [N, width], and the first row of each [B]."""
         if self._stream is not None:
-            numbers, rows, starts = self._stream.pick(self._generator, self.batch)
-            return numbers[self.rows], rows, starts[self.rows]
+            return self._stream.pick(self._generator, self.batch)
         numbers = torch.randint(self._index.count, (self.batch,), generator=self._generator).numpy()
         starts = self._index.rows(numbers)
         if isinstance(self._rows, Tensor):
-            return numbers[self.rows], self._rows, torch.from_numpy(starts[self.rows]).to(self._rows.device)
+            return numbers, self._rows, torch.from_numpy(starts).to(self._rows.device)
         states = self._index.length + 1
         rows = torch.from_numpy(take(self._rows, starts, states))
-        return numbers[self.rows], rows.flatten(0, 1), states * torch.arange(self.batch)[self.rows]
+        return numbers, rows.flatten(0, 1), states * torch.arange(self.batch)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the random generator and of the stream."""
@@ -538,16 +532,14 @@ class WindowIndex:
         if skip is not None:
             self._shift = self._shift + skip
 
+    def places(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the episodes of windows and the store rows at which they start, shape [n] each, int64."""
+        place = np.searchsorted(self._ends, numbers, side="right")
+        return self._episodes[place], self._shift[place] + self._stride * numbers
+
     def rows(self, numbers: np.ndarray) -> np.ndarray:
         """Return the store rows at which windows start, shape [n], int64."""
-        return self._shift[self._places(numbers)] + self._stride * numbers
-
-    def episodes(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the episodes of windows, shape [n]."""
-        return self._episodes[self._places(numbers)]
-
-    def _places(self, numbers: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self._ends, numbers, side="right")
+        return self.places(numbers)[1]
 
 
 class RowStream:

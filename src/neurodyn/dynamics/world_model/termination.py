@@ -88,9 +88,9 @@ def _alarms(model: WorldModel, windows: Windows, context: int) -> Alarms:
     )  # fmt: skip
     targets = model.spec.control_kind != "torque"
     around = world_parameters(model.conditions, windows.parameters)
-    assert windows.failed is not None  # of windows that may extend past an episode
-    assert windows.valid is not None
-    counted, failed = windows.valid[:, first + 1 :].bool(), windows.failed[:, first + 1 :]
+    assert windows.valid is not None  # of windows that may extend past an episode
+    counted = windows.valid[:, first + 1 :].bool()
+    failed = torch.zeros_like(counted) if windows.failed is None else windows.failed[:, first + 1 :]
     carry, state, chances, finite = model.begin(past, around), past.present, [], torch.ones_like(counted[:, 0])
     for frame, applied in enumerate(control[:, first:].unbind(1)):
         carry, step = model.step(carry, state, Control(target=applied) if targets else Control(torque=applied))
