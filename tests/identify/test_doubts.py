@@ -352,6 +352,8 @@ def test_nothing_better_and_logs_that_disagree_are_said(sound: Store, fitted: Fi
     rungs = [climb.rungs[0], msgspec.structs.replace(climb.rungs[0], name=IDENTIFIED, share=0.9)]
     assert [one.name for one in DOUBTS["declared"](evidence_of(sound, fitted, climb, chosen=DECLARED))] == ["declared"]
     assert [one.name for one in DOUBTS["declared"](evidence_of(sound, fitted, climb, rungs=rungs))] == ["poor"]
+    diverged = [climb.rungs[0], msgspec.structs.replace(rungs[1], share=None)]
+    assert not list(DOUBTS["declared"](evidence_of(sound, fitted, climb, rungs=diverged)))
 
 
 def test_a_network_trains_beside_the_ladder_in_seconds(sound: Store, fitted: FitModel, folder: Path):

@@ -109,8 +109,9 @@ def nothing_is_better(evidence: Evidence) -> Iterator[Finding]:
             "log motion that the policy will need (the page proposes one), or declare what differs",
         )  # fmt: skip
         return
-    share = math.prod(rung.share for rung in rungs if rung.kept and isinstance(rung.share, float))
-    if share > _POOR:
+    shares = [rung.share for rung in rungs if rung.kept]
+    share = math.prod(one for one in shares if isinstance(one, float))
+    if share > _POOR and None not in shares:  # beside a declaration that diverges there is no share
         yield Finding(
             "poor", "warning", f"held-out errors are still {share:.2f} of the declaration's",
             "see what is unexplained: the declaration may lack a part",
