@@ -9,7 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from _generated_logs import DrawnLog, _Drawing, base_reading
+from _generated_logs import Drawing, DrawnLog, base_reading
 from _known_motion import DT, KnownRun, Motion
 
 _EPOCH = 1_700_000_000.0
@@ -68,7 +68,7 @@ class _Bag:
         return next(one for one in path.iterdir() if one.suffix in (".mcap", ".db3"))
 
 
-def draw_bag(d: _Drawing, form: str) -> DrawnLog:
+def draw_bag(d: Drawing, form: str) -> DrawnLog:
     """Draw a bag with joint states, commands and, of a floating base, odometry or poses."""
     motion, bag = Motion(d.kind, d.draw), _Bag(form == "rosbag1")
     seconds = d.draw.uniform(2.5, 3.5)
@@ -96,7 +96,7 @@ def draw_bag(d: _Drawing, form: str) -> DrawnLog:
 class _Clocks:
     """Stamps of headers and times of the log."""
 
-    def __init__(self, d: _Drawing) -> None:
+    def __init__(self, d: Drawing) -> None:
         kind = d.draw.choice(("wall", "wall", "wall", "sim", "reset", "zero"))
         d.what.append(f"{kind} stamps")
         self.kind, self.broken = kind, kind in ("sim", "reset")
@@ -111,7 +111,7 @@ class _Clocks:
         return {"wall": _EPOCH + t, "sim": 3.2 + t, "reset": t if t < 1.5 else t - 1.5, "zero": 0.0}[self.kind]
 
 
-def _joint_states(d: _Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: KnownRun, seconds: float) -> None:
+def _joint_states(d: Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: KnownRun, seconds: float) -> None:
     step = d.draw.choice((DT, DT / 2, DT / 4, 0.008))
     names, topics = list(motion.joints), ["/joint_states"]
     halves = [names]
@@ -162,7 +162,7 @@ def _joint_states(d: _Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: 
         run.differentiated = DT
 
 
-def _commands(d: _Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: KnownRun, seconds: float) -> None:
+def _commands(d: Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: KnownRun, seconds: float) -> None:
     step, kind = d.draw.choice((DT, DT / 4, 0.03)), d.draw.choice(("array", "state"))
     begin = d.draw.choice((0.0, 0.0, 0.4))
     time = d.clock(seconds - begin, step, begin)
@@ -182,7 +182,7 @@ def _commands(d: _Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: Know
     run.clocks["control"] = time
 
 
-def _base(d: _Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: KnownRun, seconds: float) -> None:
+def _base(d: Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: KnownRun, seconds: float) -> None:
     kind = d.draw.choice(("odometry", "pose and twist", "pose and twist"))
     d.what.append(kind)
     base: dict[str, Any] = {"order": "xyzw", "angular_axes": "body", "linear_axes": "body", "linear_of": "origin"}
@@ -234,7 +234,7 @@ def _base(d: _Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: KnownRun
     run.others += [time, other]
 
 
-def draw_other(d: _Drawing) -> DrawnLog:
+def draw_other(d: Drawing) -> DrawnLog:
     """Draw a log that no map expresses, or a map that is wrong."""
     motion = Motion(d.kind, d.draw)
     time = DT / 2 * np.arange(250)
@@ -267,7 +267,7 @@ def draw_other(d: _Drawing) -> DrawnLog:
     return DrawnLog([path], tree, [run], d.what, refused=d.what[-1])
 
 
-def _table(d: _Drawing, columns: dict[str, Any], **options: Any) -> Path:
+def _table(d: Drawing, columns: dict[str, Any], **options: Any) -> Path:
     mark, path = options.get("mark", ","), d.folder / options.get("name", "log.csv")
     texts = [[x if isinstance(x, str) else repr(float(x)) for x in values] for values in columns.values()]
     if options.get("comma"):
@@ -278,75 +278,75 @@ def _table(d: _Drawing, columns: dict[str, Any], **options: Any) -> Path:
     return path
 
 
-def _commas_in_numbers(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _commas_in_numbers(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     tree["delimiter"] = ";"
     return _table(d, columns, mark=";", comma=True)
 
 
-def _lists_in_cells(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _lists_in_cells(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     name = f"{motion.joints[0]}_pos"
     columns[name] = [f'"[{x!r}, 0.0]"' for x in columns[name].tolist()]
     return _table(d, columns)
 
 
-def _a_name_twice(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _a_name_twice(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     name = f"{motion.joints[0]}_pos"
     wrong = {"first": columns[name] + 0.3}
     return _table(d, wrong | columns, head=[name, *columns])
 
 
-def _utf16(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _utf16(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     return _table(d, columns, encoding="utf-16")
 
 
-def _no_header(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _no_header(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     return _table(d, columns, bare=True)
 
 
-def _dates_as_times(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _dates_as_times(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     columns["t"] = [f"2026-01-01T00:00:{t:09.6f}" for t in columns["t"].tolist()]
     return _table(d, columns)
 
 
-def _clock_goes_back(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _clock_goes_back(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     columns["t"] = np.where(columns["t"] > 1.0, columns["t"] - 1.0, columns["t"])
     return _table(d, columns)
 
 
-def _rows_shuffled(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _rows_shuffled(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     order = d.rng.permutation(len(columns["t"]))
     tree.pop("time")
     tree["period"] = DT / 2
     return _table(d, {name: values[order] for name, values in columns.items() if name != "t"})
 
 
-def _missing_values_undeclared(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _missing_values_undeclared(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     name = d.draw.choice([n for n in columns if n != "t"])
     columns[name][40:60] = np.nan
     return _table(d, columns)
 
 
-def _infinite(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _infinite(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     columns[d.draw.choice([n for n in columns if n != "t"])][50] = np.inf
     return _table(d, columns)
 
 
-def _clock_in_other_unit(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _clock_in_other_unit(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     columns["t"] = columns["t"] * d.draw.choice((1e3, 1e6, 1e-3))
     return _table(d, columns)
 
 
-def _velocities_in_degrees(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _velocities_in_degrees(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     columns[f"{motion.joints[-1]}_vel"] *= 180 / np.pi
     return _table(d, columns)
 
 
-def _positions_in_degrees(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _positions_in_degrees(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     columns[f"{motion.joints[0]}_pos"] *= 180 / np.pi
     return _table(d, columns)
 
 
-def _velocities_swapped(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _velocities_swapped(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     if len(motion.joints) < 2:
         return _velocities_in_degrees(d, columns, tree, motion)
     one, other = motion.joints[:2]
@@ -354,26 +354,26 @@ def _velocities_swapped(d: _Drawing, columns: dict, tree: dict, motion: Motion) 
     return _table(d, columns)
 
 
-def _lengths_differ(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _lengths_differ(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     tree["format"], path = "npz", d.folder / "log.npz"
     name = f"{motion.driven[0]}_tau"
     np.savez(path, **{n: v if n != name else v[::2] for n, v in columns.items()})
     return path
 
 
-def _objects(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _objects(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     tree["format"], path = "npz", d.folder / "log.npz"
     np.savez(path, log=np.array([{"t": 0.0}], dtype=object))
     return path
 
 
-def _one_array(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _one_array(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     path = d.folder / "log.npy"
     np.save(path, np.stack([np.asarray(v, float) for v in columns.values()], 1))
     return path
 
 
-def _torch_file(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _torch_file(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     import torch
 
     path = d.folder / "log.pt"
@@ -381,13 +381,13 @@ def _torch_file(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     return path
 
 
-def _pickle(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _pickle(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     path = d.folder / "log.pkl"
     path.write_bytes(pickle.dumps(columns))
     return path
 
 
-def _parquet(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _parquet(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -396,7 +396,7 @@ def _parquet(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     return path
 
 
-def _plain_hdf5(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _plain_hdf5(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     path = d.folder / d.draw.choice(("log.h5", "log.hdf5"))
     with h5py.File(path, "w") as file:
         for name, values in columns.items():
@@ -404,7 +404,7 @@ def _plain_hdf5(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     return path
 
 
-def _json_array(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _json_array(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     tree["format"], path = "jsonl", d.folder / "log.json"
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*(v.tolist() for v in columns.values()), strict=True)]
     path.write_text(json.dumps(rows, indent=d.draw.choice((None, 1))))
@@ -419,34 +419,34 @@ _WAYS = [
 ]  # fmt: skip
 
 
-def _other_order(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _other_order(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     tree["floating"]["base"]["order"] = "wxyz"
     return _table(d, columns)
 
 
-def _other_axes(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _other_axes(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     tree["floating"]["base"][d.draw.choice(("angular_axes", "linear_axes"))] = "body"
     return _table(d, columns)
 
 
-def _other_point(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _other_point(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     tree["floating"]["base"]["linear_of"] = "center_of_mass"
     return _table(d, columns)
 
 
-def _tracking_lost(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _tracking_lost(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     for k in range(4):
         columns[f"o{k}"][60:70] = 0.0
     return _table(d, columns)
 
 
-def _conjugate(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _conjugate(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     for k in range(3):
         columns[f"o{k}"] *= -1.0
     return _table(d, columns)
 
 
-def _pose_of_a_marker(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _pose_of_a_marker(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     from neurodyn.data.readers.floating import rotate
 
     turn = np.stack([columns[f"o{k}"] for k in range(4)], 1)
@@ -456,13 +456,13 @@ def _pose_of_a_marker(d: _Drawing, columns: dict, tree: dict, motion: Motion) ->
     return _table(d, columns)
 
 
-def _positions_in_mm(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _positions_in_mm(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     for k in range(3):
         columns[f"p{k}"] = columns[f"p{k}"] * 1e3
     return _table(d, columns)
 
 
-def _angles_for_a_quaternion(d: _Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
+def _angles_for_a_quaternion(d: Drawing, columns: dict, tree: dict, motion: Motion) -> Path:
     angles = motion.angles(np.asarray(columns["t"]))
     for k in range(4):
         del columns[f"o{k}"]

@@ -11,7 +11,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import h5py
 import numpy as np
 
 from _known_motion import CENTER, DT, KnownRun, Motion
@@ -19,7 +18,8 @@ from neurodyn.data.readers.floating import rotate
 
 TABLES = ("csv", "jsonl", "npz")
 BAGS = ("mcap", "rosbag1", "rosbag2")
-FORMATS = (*TABLES, "csv", *BAGS, "mujoco", "robomimic", "lerobot", "lerobot2", "other")
+SETS = ("mujoco", "robomimic", "lerobot", "lerobot2")
+FORMATS = (*TABLES, "csv", *BAGS, *SETS, "other")
 UNITS = {
     "rad": {"": 1.0, "deg": np.pi / 180, "rev": 2 * np.pi, "mrad": 1e-3},
     "m": {"": 1.0, "mm": 1e-3, "cm": 1e-2},
@@ -51,7 +51,7 @@ class DrawnLog:
     units_told: bool = True
 
 
-class _Drawing:
+class Drawing:
     """One log that is being drawn."""
 
     def __init__(self, kind: str, draw: Random, folder: Path) -> None:
@@ -127,21 +127,17 @@ def drawn_log(number: int, kind: str, draw: Random, folder: Path) -> DrawnLog:
     form = FORMATS[number % len(FORMATS)]
     if form in ("lerobot", "lerobot2") and kind == "body":
         form = "csv"
-    drawing = _Drawing(kind, draw, folder)
+    drawing = Drawing(kind, draw, folder)
     drawing.what.insert(0, form)
-    write: Callable[[_Drawing, str], DrawnLog] = {
-        **dict.fromkeys(TABLES, _table), **dict.fromkeys(BAGS, _bag), "mujoco": _mujoco, "robomimic": _robomimic,
-        "lerobot": _lerobot, "lerobot2": _lerobot, "other": _other,
+    write: Callable[[Drawing, str], DrawnLog] = {
+        **dict.fromkeys(TABLES, _table), **dict.fromkeys(BAGS, _bag), **dict.fromkeys(SETS, _set), "other": _other,
     }[form]  # fmt: skip
     log = write(drawing, form)
     log.what, log.refused = drawing.what, log.refused or drawing.refused
     return log
 
 
-# ---- tables
-
-
-def _table(d: _Drawing, form: str) -> DrawnLog:
+def _table(d: Drawing, form: str) -> DrawnLog:
     motion = Motion(d.kind, d.draw)
     names, values = _table_columns(d, motion, form)
     step = d.draw.choice((DT, DT, DT / 2, DT / 4, 0.013))
@@ -215,11 +211,11 @@ def _joined(tables: list, reset: bool) -> tuple[np.ndarray, dict[str, np.ndarray
     return np.concatenate(moved), joined | {"run": runs}
 
 
-def _other_phase(motion: Motion, d: _Drawing) -> Motion:
+def _other_phase(motion: Motion, d: Drawing) -> Motion:
     return Motion(motion.kind, d.draw)
 
 
-def _blank(d: _Drawing, columns: dict[str, np.ndarray], time: np.ndarray, names: list[str]) -> None:
+def _blank(d: Drawing, columns: dict[str, np.ndarray], time: np.ndarray, names: list[str]) -> None:
     """Take away the values of some columns for a while."""
     begin = d.draw.uniform(0.2, 0.7) * time[-1]
     rows = np.flatnonzero((time > begin) & (time < begin + d.draw.choice((0.03, 0.3))))
@@ -233,7 +229,7 @@ def _blank(d: _Drawing, columns: dict[str, np.ndarray], time: np.ndarray, names:
 Values = dict[str, Callable[[Motion, np.ndarray], np.ndarray]]
 
 
-def _table_columns(d: _Drawing, motion: Motion, form: str) -> tuple[list[str], Values]:
+def _table_columns(d: Drawing, motion: Motion, form: str) -> tuple[list[str], Values]:
     """Draw the columns of a table; the names of those that the map reads, and how each follows from a motion."""
     style = d.draw.choice(("{j}_{w}", "{w}_{j}", "{j}.{w}", "{w}.{j}"))
     words = d.draw.choice((("pos", "vel", "effort"), ("q", "dq", "tau"), ("position", "velocity", "torque")))
@@ -280,6 +276,9 @@ def _table_columns(d: _Drawing, motion: Motion, form: str) -> tuple[list[str], V
         d.tree |= {"velocity": "past"} if d.draw.random() < 0.5 else {}
     elif motion.kind == "arm" and not relative and d.chance(0.15, "finger without velocity"):
         d.tree["qd"]["finger"] = "differentiate"
+    if not arrays and d.chance(0.2, "another encoder"):
+        own = motion.joints[0]
+        values[f"{own}_angle"] = lambda m, t: m.q(t)[:, 7 if m.free else 0] + 0.3
     for name in ("temperature_1", "battery_V", "raw_counts"):
         if d.draw.random() < 0.3:
             values[name] = lambda m, t: 20.0 + np.sin(t)
@@ -294,7 +293,7 @@ def _entries(part: Any) -> list[dict[str, Any]]:
     return [one for one in part.values() if isinstance(one, dict)] if isinstance(part, dict) else []
 
 
-def _of_joint(d: _Drawing, what: str, k: int, name: str, column: str, wrapped: bool) -> Callable:
+def _of_joint(d: Drawing, what: str, k: int, name: str, column: str, wrapped: bool) -> Callable:
     def make(motion: Motion, t: np.ndarray) -> np.ndarray:
         if what == "q":
             own = motion.q(t)[:, k + (7 if motion.free else 0)]
@@ -308,7 +307,7 @@ def _of_joint(d: _Drawing, what: str, k: int, name: str, column: str, wrapped: b
     return make
 
 
-def _make_absolute(d: _Drawing, motion: Motion, entries: dict, values: Values) -> None:
+def _make_absolute(d: Drawing, motion: Motion, entries: dict, values: Values) -> None:
     """Log the elbow's angle and velocity as those of its link."""
     for what in ("q", "qd"):
         upper, lower = entries[what]["shoulder"], entries[what]["elbow"]
@@ -321,7 +320,7 @@ def _make_absolute(d: _Drawing, motion: Motion, entries: dict, values: Values) -
         lower["minus"] = upper["column"]
 
 
-def _free_columns(d: _Drawing, motion: Motion, form: str, values: Values) -> None:
+def _free_columns(d: Drawing, motion: Motion, form: str, values: Values) -> None:
     """Draw the columns of a floating base."""
     if not motion.free:
         return
@@ -376,7 +375,7 @@ def base_reading(m: Motion, t: np.ndarray, part: str, base: dict, flips: bool = 
     return linear if base["linear_axes"] == "world" else rotate(back, linear)
 
 
-def _write_csv(d: _Drawing, path: Path, columns: dict[str, np.ndarray]) -> Path:
+def _write_csv(d: Drawing, path: Path, columns: dict[str, np.ndarray]) -> Path:
     mark = d.tree.get("delimiter", ",")
     empty = d.draw.choice(("", "nan", "NaN"))
     texts = {n: [repr(x) if np.isfinite(x) else empty for x in v.tolist()] for n, v in columns.items()}
@@ -389,7 +388,7 @@ def _write_csv(d: _Drawing, path: Path, columns: dict[str, np.ndarray]) -> Path:
     return path
 
 
-def _write_jsonl(d: _Drawing, path: Path, columns: dict[str, np.ndarray]) -> Path:
+def _write_jsonl(d: Drawing, path: Path, columns: dict[str, np.ndarray]) -> Path:
     omit = d.draw.random() < 0.5
     lines = []
     for row in range(len(next(iter(columns.values())))):
@@ -411,7 +410,7 @@ def _write_jsonl(d: _Drawing, path: Path, columns: dict[str, np.ndarray]) -> Pat
     return path
 
 
-def _write_npz(d: _Drawing, path: Path, columns: dict[str, np.ndarray]) -> Path:
+def _write_npz(d: Drawing, path: Path, columns: dict[str, np.ndarray]) -> Path:
     arrays: dict[str, dict[int, np.ndarray]] = {}
     for name, values in columns.items():
         array, _, rest = name.partition("[")
@@ -427,172 +426,20 @@ def _write_npz(d: _Drawing, path: Path, columns: dict[str, np.ndarray]) -> Path:
 
 _WRITERS = {"csv": _write_csv, "jsonl": _write_jsonl, "npz": _write_npz}
 
-# ---- MuJoCo, Isaac Lab, LeRobot
 
-
-def _mujoco(d: _Drawing, form: str) -> DrawnLog:
-    step = d.draw.choice((DT, DT / 2, DT / 4))
-    many = d.draw.choice((0, 0, 2))
-    rows, runs, blocks = round(d.draw.uniform(2, 3) / step), [], []
-    for _ in range(max(1, many)):
-        motion = Motion(d.kind, d.draw)
-        time = step * np.arange(rows)
-        qpos, qvel = motion.q(time), motion.qd(time)
-        if motion.free:
-            linear, spin = motion.twist(time)
-            turn = motion.pose(time)[1]
-            qpos[:, 3:7] = np.roll(turn, 1, axis=1)
-            qvel[:, :3], qvel[:, 3:6] = linear, rotate(turn * [-1, -1, -1, 1.0], spin)
-        blocks.append((time + d.draw.choice((0.0, 7.5)), qpos, qvel, motion.torque(time)))
-        runs.append(KnownRun(motion, dict.fromkeys(("q", "qd", "control"), time)))
-    time, qpos, qvel, ctrl = (np.stack(part) if many else part[0] for part in zip(*blocks, strict=True))
-    arrays = {"qpos": qpos, "qvel": qvel, "ctrl": ctrl}
-    if d.draw.random() < 0.5:
-        arrays["ctrl"] = ctrl[..., :-1, :]
-    d.tree["format"] = "mujoco"
-    clock = d.draw.choice(("time", "timestep", "period"))
-    d.what.append(clock)
-    if clock == "time":
-        arrays["time"] = time
-    elif clock == "timestep":
-        arrays["timestep"] = np.array(step)
-    else:
-        d.tree["period"] = step
-    path = d.folder / "states.npz"
-    np.savez(path, **arrays)
-    motion = runs[0].motion
-    skip, rates = (7, 6) if motion.free else (0, 0)
-    d.tree |= {
-        "q": {n: {"column": f"qpos[{k + skip}]"} for k, n in enumerate(motion.joints)},
-        "qd": {n: {"column": f"qvel[{k + rates}]"} for k, n in enumerate(motion.joints)},
-        "control": {n: {"column": f"ctrl[{k}]"} for k, n in enumerate(motion.driven)},
-    }
-    if motion.free:
-        d.tree["floating"] = {"base": {
-            "position": [f"qpos[{k}]" for k in range(3)], "quaternion": [f"qpos[{k}]" for k in range(3, 7)],
-            "order": "wxyz", "linear_velocity": [f"qvel[{k}]" for k in range(3)], "linear_of": "origin",
-            "angular_velocity": [f"qvel[{k}]" for k in range(3, 6)], "angular_axes": "body",
-        }}  # fmt: skip
-    return DrawnLog([path], d.tree, runs, d.what)
-
-
-def _robomimic(d: _Drawing, form: str) -> DrawnLog:
-    path, runs = d.folder / "demos.hdf5", []
-    step = d.draw.choice((DT, DT / 2))
-    after = d.chance(0.5, "states after the step")
-    first = after and d.draw.random() < 0.7
-    order = list(range(len(Motion(d.kind, Random(0)).joints)))
-    d.draw.shuffle(order)
-    free = d.kind == "body"
-    robot = "articulation/robot"
-    place = f"states/{robot}/" if after else "obs/"
-    names = ("joint_position", "joint_velocity") if after else ("joint_pos", "joint_vel")
-    with h5py.File(path, "w") as file:
-        data = file.create_group("data")
-        known = d.chance(0.7)
-        settings = {"sim_args": {"dt": step / 4, "decimation": 4}}
-        data.attrs["env_args"] = json.dumps(settings if known else {"env_name": "Mine"})
-        for number in range(d.draw.choice((1, 2, 11))):
-            motion, rows = Motion(d.kind, d.draw), round(d.draw.uniform(1.5, 2.5) / step)
-            whole = step * np.arange(rows + 1)
-            time = whole[1:] if after else whole[:-1]
-            demo = data.create_group(f"demo_{number}")
-            demo.attrs["num_samples"] = rows
-            demo["actions"] = motion.torque(whole[:-1])
-            skip, rates = (7, 6) if free else (0, 0)
-            for where, at in ((place, time), *([(f"initial_state/{robot}/", whole[:1])] if first else [])):
-                demo[where + names[0]] = motion.q(at)[:, skip:][:, order]
-                demo[where + names[1]] = motion.qd(at)[:, rates:][:, order]
-                if free:
-                    demo[where + "root_pose"] = np.concatenate(
-                        [motion.pose(at)[0], np.roll(motion.pose(at)[1], 1, axis=1)], 1
-                    )
-                    demo[where + "root_velocity"] = motion.qd(at)[:, :6]
-            clock = whole if first else time
-            runs.append(KnownRun(motion, {"q": clock, "qd": clock, "control": whole[:-1]}))
-    joints, driven = runs[0].motion.joints, runs[0].motion.driven
-    d.tree |= {"format": "robomimic", **({} if known else {"period": step})}
-    d.tree["q"] = {joints[k]: {"column": f"{place}{names[0]}[{at}]"} for at, k in enumerate(order)}
-    d.tree["qd"] = {joints[k]: {"column": f"{place}{names[1]}[{at}]"} for at, k in enumerate(order)}
-    d.tree["control"] = {n: {"column": f"actions[{k}]"} for k, n in enumerate(driven)}
-    if free:
-        d.tree["floating"] = {"base": {
-            "position": [f"{place}root_pose[{k}]" for k in range(3)],
-            "quaternion": [f"{place}root_pose[{k}]" for k in range(3, 7)], "order": "wxyz",
-            "linear_velocity": [f"{place}root_velocity[{k}]" for k in range(3)],
-            "angular_velocity": [f"{place}root_velocity[{k}]" for k in range(3, 6)], "angular_axes": "world",
-        }}  # fmt: skip
-    return DrawnLog([path], d.tree, runs, d.what)
-
-
-def _lerobot(d: _Drawing, form: str) -> DrawnLog:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    old, folder = form == "lerobot2", d.folder / "set"
-    (folder / "meta").mkdir(parents=True)
-    fps = d.draw.choice((50, 100, 200))
-    step = 1 / fps
-    motion = Motion(d.kind, d.draw)
-    joints, driven = list(motion.joints), list(motion.driven)
-    order = d.draw.sample(range(len(joints)), len(joints))
-    degrees = d.chance(0.4, "degrees")
-    size = np.where(np.array(motion.prismatic) | (not degrees), 1.0, np.pi / 180)
-    speeds = d.chance(0.5, "velocities in the state")
-    state = [f"{joints[k]}.pos" for k in order] + ([f"{joints[k]}.vel" for k in order] if speeds else [])
-    grouped = d.draw.random() < 0.3
-    named = {"motors": state} if grouped else state
-    info: dict[str, Any] = {
-        "codebase_version": "v2.1" if old else "v3.0", "fps": fps, "robot_type": d.kind, "features": {
-            "observation.state": {"dtype": "float32", "shape": [len(state)], "names": named},
-            "action": {"dtype": "float32", "shape": [len(driven)], "names": [f"{n}.effort" for n in driven]},
-        },
-    }  # fmt: skip
-    rows, lines, runs = [], [], []
-    for number in range(d.draw.choice((1, 2, 4))):
-        motion, count = Motion(d.kind, d.draw), round(d.draw.uniform(1.5, 2.5) / step)
-        time = step * np.arange(count)
-        q, qd = motion.q(time) / size, motion.qd(time) / size
-        values = np.concatenate([q[:, order], *([qd[:, order]] if speeds else [])], 1).astype(np.float32)
-        table = {
-            "observation.state": pa.array(values.tolist(), pa.list_(pa.float32())),
-            "action": pa.array(motion.torque(time).astype(np.float32).tolist(), pa.list_(pa.float32())),
-            "timestamp": time.astype(np.float32), "frame_index": np.arange(count),
-            "episode_index": np.full(count, number),
-        }  # fmt: skip
-        runs.append(KnownRun(motion, dict.fromkeys(("q", "qd", "control"), time)))
-        if not speeds:
-            runs[-1].differentiated = DT
-        rows.append(pa.table(table))
-        lines.append({"episode_index": number, "length": count, "data/chunk_index": 0, "data/file_index": 0})
-        if old:
-            (folder / "data/chunk-000").mkdir(parents=True, exist_ok=True)
-            pq.write_table(rows[-1], folder / f"data/chunk-000/episode_{number:06d}.parquet")
-    (folder / "meta/info.json").write_text(json.dumps(info))
-    if old:
-        (folder / "meta/episodes.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    else:
-        (folder / "data/chunk-000").mkdir(parents=True)
-        pq.write_table(pa.concat_tables(rows), folder / "data/chunk-000/file-000.parquet")
-        (folder / "meta/episodes/chunk-000").mkdir(parents=True)
-        pq.write_table(pa.Table.from_pylist(lines), folder / "meta/episodes/chunk-000/file-000.parquet")
-    units = [{"unit": "deg"} if s != 1.0 else {} for s in size]
-    rates = [{"unit": "deg/s"} if s != 1.0 else {} for s in size]
-    d.tree |= {"format": "lerobot", "qd": "differentiate"}
-    d.tree["q"] = {n: {"column": f"observation.state[{n}.pos]", **u} for n, u in zip(joints, units, strict=True)}
-    if speeds:
-        d.tree["qd"] = {n: {"column": f"observation.state[{n}.vel]", **u} for n, u in zip(joints, rates, strict=True)}
-    d.tree["control"] = {n: {"column": f"action[{n}.effort]"} for n in driven}
-    return DrawnLog([folder], d.tree, runs, d.what)
-
-
-def _bag(d: _Drawing, form: str) -> DrawnLog:
+def _bag(d: Drawing, form: str) -> DrawnLog:
     from _generated_bags import draw_bag
 
     return draw_bag(d, form)
 
 
-def _other(d: _Drawing, form: str) -> DrawnLog:
+def _set(d: Drawing, form: str) -> DrawnLog:
+    from _generated_sets import SETS
+
+    return SETS[form](d, form)
+
+
+def _other(d: Drawing, form: str) -> DrawnLog:
     from _generated_bags import draw_other
 
     return draw_other(d)

@@ -115,3 +115,19 @@ def test_a_current_is_no_torque():
     robot = StateSpec(robot="leg", joints=(JointSpec(name="knee", kind="revolute"),), controls=("knee",), dt=0.01)
     doubts = draft_map(names, "csv", names.topics(), robot).doubts
     assert any("knee_current_mA: a current is no torque; give its `scale`" in one for one in doubts)
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("knee_pos", "knee_angle", "knee_vel", "knee_tau"), "knee_angle: has a name of the same meaning as knee_pos"),
+        (("q[0]", "q_filtered[0]", "qd[0]", "tau[0]"), "q_filtered: has a name of the same meaning as q"),
+        (("knee_pos", "hip_pos", "knee_vel", "knee_tau"), ""),
+    ],
+)
+def test_columns_of_the_same_meaning_are_doubted(names, told):
+    columns = Columns("t", *names)
+    robot = StateSpec(robot="leg", joints=(JointSpec(name="knee", kind="revolute"),), controls=("knee",), dt=0.01)
+    doubts = [one for one in draft_map(columns, "csv", columns.topics(), robot).doubts if "same meaning" in one]
+    assert len(doubts) == bool(told)
+    assert all(one.startswith(told) for one in doubts)

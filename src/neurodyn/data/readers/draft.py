@@ -344,15 +344,27 @@ def _coordinates(
     lower = {_plain(key): column for key, column in named.items()}
     by_name = {joint: {"column": lower[_plain(joint)]} for joint in joints if _plain(joint) in lower}
     if len(by_name) == len(joints) and by_name:
+        taken = {_plain(joint): entry["column"] for joint, entry in by_name.items()}
+        rivals = [(taken[_plain(own.key)], column) for column, own in known.items()
+                  if own.quantity == quantity and not own.ordered and _plain(own.key) in taken]  # fmt: skip
+        _doubt_rivals(draft, quantity, *next(((one, other) for one, other in rivals if one != other), ("", "")))
         return by_name
-    for array, numbered in arrays.items():
-        columns = list(numbered.values())[skip:]
-        if len(columns) == len(joints) and joints:
-            line = f"{array}: columns are taken in the order of the robot's joints; check it"
-            if line not in draft.doubts:
-                draft.doubts.append(line)
-            return {joint: {"column": column} for joint, column in zip(joints, columns, strict=True)}
+    fitting = [array for array, numbered in arrays.items() if len(numbered) - skip == len(joints) > 0]
+    if fitting:
+        line = f"{fitting[0]}: columns are taken in the order of the robot's joints; check it"
+        if line not in draft.doubts:
+            draft.doubts.append(line)
+        _doubt_rivals(draft, quantity, fitting[0], fitting[1] if len(fitting) > 1 else "")
+        columns = list(arrays[fitting[0]].values())[skip:]
+        return {joint: {"column": column} for joint, column in zip(joints, columns, strict=True)}
     return by_name
+
+
+def _doubt_rivals(draft: ColumnMapDraft, quantity: Quantity, taken: str, other: str) -> None:
+    """Note that another column has the same meaning as one that is taken; neither is empty if so."""
+    line = f"{other}: has a name of the same meaning as {taken}, which is taken; check which {quantity} is right"
+    if other and line not in draft.doubts:
+        draft.doubts.append(line)
 
 
 def _note_absent(draft: ColumnMapDraft, what: str, joints: Iterable[str], present: Mapping[str, Any]) -> None:
