@@ -268,7 +268,7 @@ class _Identification:
         with MetricsLog(self.out, last_step(self.out) if going_on else 0) as metrics:
             metrics.start(record, self.problem.device)
             more = self.hybrid is not None or settings.networks or settings.bootstrap or settings.profile
-            share = 0.25 if residuals is not None and more else 0.6 if more else 0.85
+            share = 0.25 if residuals is not None and more else 0.45 if more else 0.6
             with explaining(store, self.problem.robot), stage(0.05, share):
                 searched, known = self._solve(residuals, metrics, going_on)
             fit = self._settle(searched, known)
@@ -351,7 +351,9 @@ class _Identification:
             step += 1
             if metrics is not None:
                 metrics.write(step, stage=name, iteration=iteration, cost=cost)
-            tell(min(step / expected, 1.0), f"{name}, cost {cost:.4g}")
+            tell(
+                1.0 - (1.0 - min(step / expected, 1.0)) ** 2, f"{name}, cost {cost:.4g}"
+            )  # most end after half of them
 
         done = fit_in_stages(
             self.models, store, settings, self.threads, self.out, report, resume=going_on, estimates=self.estimates
@@ -528,14 +530,14 @@ class _Identification:
         if self.hybrid is not None:
             rungs[NETWORKS] = self.hybrid
         elif settings.networks and beyond_noise(remaining, spec, fit.noise, FRAMES * spec.dt, settings.networks_from):
-            with stage(0.6, 0.85, "networks"):
+            with stage(0.5, 0.65, "networks"):
                 rungs[NETWORKS] = with_networks(
                     model, fit.dynamics, store, past, settings, threads=self.threads, out=self.out,
                     metrics=metrics,
                 )  # fmt: skip
-        with stage(0.85, 0.88, "reference"):
+        with stage(0.65, 0.8, "reference"):
             trained = self._references()
-        with stage(0.88, 0.95, "held-out episodes"):
+        with stage(0.8, 0.82, "held-out episodes"):
             climb = ladder.climb(rungs, trained)
         entries = climb.rungs
         if settings.networks and NETWORKS not in rungs:
@@ -547,7 +549,7 @@ class _Identification:
         if chosen == IDENTIFIED and model.space is not None:  # with no more past commands than the motors need
             dynamics = self._at(model, fit.searched.point.x[0])
         self.save(dynamics)
-        with stage(0.95, 1.0, "what is unexplained, and the motion to log next"):
+        with stage(0.82, 1.0, "what is unexplained, and the motion to log next"):
             after = remaining if chosen == IDENTIFIED else ladder.unexplained(dynamics, fit.noise)
             before = remaining if chosen == NETWORKS and self.rigid is None else []
             if self.rigid is not None and chosen != DECLARED:
