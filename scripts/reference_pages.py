@@ -16,6 +16,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -149,9 +150,14 @@ def _file(folder: Path, parts: list[str], name: str) -> Path:
     return inner / "__init__.py" if inner.is_dir() else inner.with_suffix(".py")
 
 
+@cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def _sentence(file: Path, name: str) -> str:
     """Return the first sentence of the docstring of a name, where it is defined; of the file if it is a module."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = _tree(file)
     text = ast.get_docstring(tree) or ""
     for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
         if isinstance(node, ast.ImportFrom) and name in {one.asname or one.name for one in node.names}:
