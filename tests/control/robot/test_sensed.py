@@ -135,8 +135,14 @@ def test_a_stand_in_is_scored_by_its_truth(folder, tmp_path):
         transitions=200, noise=0.0,
     )  # fmt: skip
     assert not summary.unscored
-    imu, _ = Store.open(tmp_path / "scored.h5").header.streams
+    store = Store.open(tmp_path / "scored.h5")
+    imu, _ = store.header.streams
     assert imu.averaged == ("specific_force",)
+    csv = tmp_path / "scored-robot.csv"  # begins a row earlier; a row has the mean over the frame before
+    again = import_logs([csv], read_column_map(csv.with_suffix(".yaml")), store.header.spec, tmp_path / "again.h5")
+    assert again.header.streams[0].averaged == ("specific_force",)
+    rows = int(again.lengths[0])
+    np.testing.assert_allclose(again.measured[1:rows, 3:6], store.measured[: rows - 1, 3:6], atol=1e-3)
     [value] = summary.returns.values()
     assert math.isfinite(value)
     assert value > 0.0

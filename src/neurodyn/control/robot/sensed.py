@@ -245,7 +245,8 @@ def columns_of(names: Sequence[str]) -> dict[str, SensorColumns]:
 
     spin: dict[str, str | tuple[str, ...]] = {ANGULAR_VELOCITY: of(ANGULAR_VELOCITY, 3)}
     if f"{SPECIFIC_FORCE}.0" in names:
-        measured = {"imu": SensorColumns(kind="imu", columns={**spin, SPECIFIC_FORCE: of(SPECIFIC_FORCE, 3)})}
+        columns = {**spin, SPECIFIC_FORCE: of(SPECIFIC_FORCE, 3)}
+        measured = {"imu": SensorColumns(kind="imu", columns=columns, means_before=(SPECIFIC_FORCE,))}
     else:
         measured = {"imu": SensorColumns(kind="gyroscope", columns=spin)}
     if f"{ORIENTATION}.0" in names:

@@ -14,7 +14,7 @@ dropped.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
@@ -44,6 +44,7 @@ class SensorColumns(Config, frozen=True):
         joints: Joints of a joint torque's columns; joints that move the feet of columns of foot forces or switches.
         threshold: Of foot switches: the reading from which on a foot is in contact, in the unit of its columns.
         averaged: Quantities that become means over each frame, such as a specific force with impacts in it.
+        means_before: Quantities whose readings are means over the frame before their time already.
     """
 
     kind: str
@@ -54,9 +55,12 @@ class SensorColumns(Config, frozen=True):
     joints: tuple[str, ...] = ()
     threshold: float | None = None
     averaged: tuple[str, ...] = ()
+    means_before: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         SENSOR_KINDS.require(self.kind)
+        if both := set(self.averaged) & set(self.means_before):
+            raise ValueError(f"{both.pop()} is named by averaged and means_before; valid: one of them")
         if self.threshold is not None and self.kind != "foot_switch":
             raise ValueError(f"threshold is given for a {self.kind}; valid for: foot_switch")
         parts = [part.name for part in SENSOR_KINDS[self.kind].parts]
@@ -73,7 +77,7 @@ class SensorColumns(Config, frozen=True):
 
     def stream(self, name: str) -> Stream:
         """Return the store's stream for these columns."""
-        return Stream(name=name, kind=self.kind, joints=self.joints, averaged=self.averaged)
+        return Stream(name=name, kind=self.kind, joints=self.joints, averaged=(*self.averaged, *self.means_before))
 
     def listed(self, name: str) -> list[tuple[str, ...]]:
         """Return the columns of each quantity, or raise an InputError if their number differs from its components."""
@@ -95,13 +99,15 @@ class SensorColumns(Config, frozen=True):
 class SensorReadings:
     """Readings of one sensor in a run: increasing times [s], shape [M], and finite values in SI units [M, numbers].
 
-    `quaternion` gives the columns of a rotation, empty for none; `averaged` those that become means over frames.
+    `quaternion` gives the columns of a rotation, empty for none; `averaged` those that become means over frames,
+    `before` those that are means over the frame before.
     """
 
     time: np.ndarray
     value: np.ndarray
     quaternion: slice
     averaged: tuple[int, ...] = ()
+    before: tuple[int, ...] = ()
 
     def at(self, times: np.ndarray, dt: float) -> np.ndarray:
         """Return readings at the frames, shape [T, columns], NaN without one within half a frame."""
@@ -116,6 +122,8 @@ class SensorReadings:
             values[near, column] = np.interp(times[near], self.time, self.value[:, column])
         if self.averaged:
             values[:, self.averaged] = self._means(times, dt)
+        if self.before:
+            values[:, self.before] = replace(self, before=(), averaged=()).at(times + dt, dt)[:, self.before]
         turns = values[:, self.quaternion]
         if turns.shape[1]:
             turns /= np.maximum(np.linalg.norm(turns, axis=1, keepdims=True), 1e-12)
@@ -157,7 +165,7 @@ def read_measured(
 
 
 def _read(name: str, one: SensorColumns, part: LogPart, run: RunRows, where: str) -> SensorReadings:
-    blocks, place, quaternion, averaged = [], 0, slice(0, 0), []
+    blocks, place, quaternion, averaged, before = [], 0, slice(0, 0), [], []
     lists = one.listed(name)
     time = part.series[lists[0][0]].time
     for quantity, columns in zip(one.stream(name).parts, lists, strict=True):
@@ -169,6 +177,7 @@ def _read(name: str, one: SensorColumns, part: LogPart, run: RunRows, where: str
             quaternion = slice(place, place + 4)
         blocks += [size * value for value in values]
         averaged += range(place, place + len(columns)) if quantity.name in one.averaged else ()
+        before += range(place, place + len(columns)) if quantity.name in one.means_before else ()
         place += len(columns)
     rows = np.arange(*run.rows.indices(len(time)))
     time, value = time[rows], np.stack(blocks, axis=1)[rows]
@@ -183,7 +192,7 @@ def _read(name: str, one: SensorColumns, part: LogPart, run: RunRows, where: str
     good = np.isfinite(value).all(axis=1) & np.concatenate(([True], np.diff(time) > 0))[: len(time)]
     time, value = time[good], value[good]
     _check_turns(value[:, quaternion], name, where)
-    return SensorReadings(time, value, quaternion, tuple(averaged))
+    return SensorReadings(time, value, quaternion, tuple(averaged), tuple(before))
 
 
 def _on(part: LogPart, column: str, time: np.ndarray) -> np.ndarray:
