@@ -10,6 +10,7 @@ import hashlib
 import io
 import os
 import random
+import re
 import shutil
 import traceback
 from collections.abc import Callable, Iterator
@@ -125,7 +126,7 @@ class MutatedCommands:
         fill = {kind: self._copied(kind, place) for kind in kinds} | {"out": place / "out"}
         if "{out}" in text and draw.random() < 0.25:
             mutation, fill["out"] = _odd_target(draw, place, fill[draw.choice(kinds)])
-            kind = "out"
+            kind, text = "out", re.sub(r"\{out\}\.\w+", "{out}", text)
         else:
             kind = draw.choice(kinds)
             fill[kind], mutation = self._mutated(kind, fill[kind], draw, place)
@@ -245,11 +246,11 @@ def _odd_target(draw: random.Random, place: Path, source: Path) -> tuple[Mutatio
     (place / "loop").symlink_to(place / "loop")
     return draw.choice((
         (Mutation("below a file", False), place / "file" / "out"),
-        (Mutation("a folder of others", False), place / "mine"),
-        (Mutation("a link to itself", False), place / "loop"),
+        (Mutation("a folder of others", True), place / "mine"),
+        (Mutation("a link to itself", True), place / "loop"),
         (Mutation("a name of 300 characters", False), place / ("x" * 300)),
         (Mutation("the input", True), source),
-        (Mutation("the root", False), Path("/")),
+        (Mutation("a place that nobody writes", False), Path("/proc/out")),
         (Mutation("a device", False), Path("/dev/null")),
         (Mutation("in new folders", True), place / "new" / "deep" / "out"),
     ))  # fmt: skip

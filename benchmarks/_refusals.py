@@ -19,8 +19,8 @@ ROWS, WIDTH = 6, 80
 """Maximum number of terminal rows of a refusal, and their width."""
 
 SAYS_VALID = re.compile(
-    r"valid|expected|expects|did you mean|keys of|--help|more than once|install|instead of|asks for|write it again|"
-    r"there: |give |declare|line \d+"
+    r"valid|expected|expects|did you mean|keys of|--help|more than once|install|instead of|asks for|"
+    r"write it (again|with)|there: |give |declare|line \d+"
 )
 """Phrases of the library that say what would be right, or where to look."""
 

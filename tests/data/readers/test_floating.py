@@ -231,6 +231,7 @@ def test_a_map_names_its_scene_and_a_file_of_contact_points(tmp_path):
     [
         ({"position": []}, "give both position and linear_velocity"),
         ({"quaternion": ["a", "b"]}, "quaternion lists 2 columns; valid: 4"),
+        ({"quaternion": ["r", "p", "y"]}, r"lists 3 columns; valid: 4 \(convert roll, pitch, yaw before\)"),
         ({"order": "zyxw"}, "order"),
     ],
 )

@@ -109,7 +109,7 @@ def require_format(path: Path) -> str:
         size = "is an empty folder" if path.is_dir() and not any(path.iterdir()) else "is no log of a known format"
         if path.is_file() and not path.stat().st_size:
             size = "is empty"
-        raise InputError(f"{path}: {size}; valid: {known}")
+        raise InputError(f"{path}: {size}; valid: {known}; write others as npz or CSV")
     return name
 
 

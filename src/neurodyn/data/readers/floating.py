@@ -73,7 +73,8 @@ class FloatingColumns(Config, frozen=True):
         for name, width in widths.items():
             given = getattr(self, name)
             if isinstance(given, tuple) and given and len(given) != width:
-                raise ValueError(f"{name} lists {len(given)} columns; valid: {width}, or the name of an array")
+                angles = " (convert roll, pitch, yaw before)" if (name, len(given)) == ("quaternion", 3) else ""
+                raise ValueError(f"{name} lists {len(given)} columns; valid: {width}{angles}, or the name of an array")
         if bool(self.angular_velocity) != bool(self.angular_axes):
             raise ValueError("give both angular_velocity and angular_axes (world or body), or neither")
         if not self.angular_velocity and not self.linear_velocity:
