@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Intervals: blocks against refits without them, moves that are no noise, initial states of windows."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.confidence.parameter_search import kept_stage
-from neurodyn.identify.fit.intervals import identifiability, shift_towards
+from neurodyn.identify.fit.intervals import doubted_scale, identifiability, shift_towards, unexplained
 from neurodyn.identify.fit.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.fit.readings import Noise
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
 from neurodyn.identify.stages.growing_windows import settled
+from neurodyn.identify.unknowns.priors import UnitPrior
 from neurodyn.identify.unknowns.search_space import BoxedSpace
 from neurodyn.multibody.engine import EngineConfig, nominal
 from tests.identify import pendulum
@@ -73,6 +76,27 @@ def test_no_error_moves_what_no_motion_tells(solution: tuple[Residuals, Point]):
     assert float(moved.abs().max()) > 1e-3
 
 
+def test_what_priors_alone_tell_is_doubted_where_they_disagree():
+    """A direction that no motion tells is known from priors, with the Birge ratio of their residuals."""
+
+    class Scaled(BoxedSpace):
+        def unseen(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.tensor([3.0, 4.0, 0.0], dtype=x.dtype)
+
+    def found(*x: float, bound: tuple[bool, ...] = (False,) * 3) -> list[float]:
+        point = Point(torch.tensor([x]).double(), torch.zeros(1, 1, 0), torch.zeros(1, 1, 0))
+        residuals = SimpleNamespace(
+            physical=False, locals=0, parameters=3, space=Scaled(), prior=UnitPrior(), off_prior=lambda x: x
+        )
+        return doubted_scale(residuals, point, torch.tensor(bound)).tolist()  # type: ignore[arg-type]
+
+    assert found(0.5, -1.0, 9.0) == [0.0] * 3
+    ratio = (9 * 4.0**2 + 16 * 3.0**2) / 25
+    root = (ratio - 1.0) ** 0.5 / 5.0
+    assert found(4.0, -3.0, 9.0) == pytest.approx([3.0 * root, 4.0 * root, 0.0])
+    assert found(0.5, -1.0, 9.0, bound=(True, False, False)) == pytest.approx([0.0, 0.8, 0.0])
+
+
 def test_moves_widen_deviations_but_not_at_bounds(solution: tuple[Residuals, Point]):
     analysis = identifiability(*solution)
     moves = torch.stack([3.0 * analysis.deviations, 4.0 * analysis.deviations])
@@ -88,7 +112,7 @@ def test_what_noise_does_not_explain_may_err_alike_in_all_blocks(solution: tuple
     for times, share in ((1.0, 0.0), (2.0, 0.0), (0.5, 1.0 - 0.55**2)):
         noise = residuals.with_scale(residuals.scale, Noise(*(times * rest).chunk(2)))
         same = Point(point.x, point.local, point.initial * residuals.noise.joined / noise.noise.joined)
-        assert noise.unexplained(same) == pytest.approx(share, abs=0.01)
+        assert unexplained(noise, same) == pytest.approx(share, abs=0.01)
     wider = analysis.inflated(0.75)
     torch.testing.assert_close(wider.deviations, (1.0 + 0.75 * (LOGS - 1)) ** 0.5 * analysis.deviations)
     assert torch.equal(analysis.inflated(0.0).deviations, analysis.deviations)

@@ -22,6 +22,7 @@ from neurodyn.identify.fit.intervals import (
     bootstrap,
     identifiability,
     student_t,
+    unexplained,
 )
 from neurodyn.identify.fit.least_squares import assemble, levenberg_marquardt, reduce
 from neurodyn.identify.fit.residuals import Point, Residuals
@@ -346,7 +347,7 @@ def _analysed(searched: Searched, unknown: Tensor | None = None) -> Identifiabil
     residuals, point = searched.residuals, searched.point
     analysis = identifiability(residuals, point, unknown)
     if searched.stages:
-        analysis = analysis.inflated(residuals.unexplained(point))
+        analysis = analysis.inflated(unexplained(residuals, point))
     return analysis.widened(searched.shifts)
 
 

@@ -21,11 +21,14 @@ from neurodyn.identify.fit.least_squares import (
     step,
 )
 from neurodyn.identify.fit.residuals import Normal, Point, Residuals
+from neurodyn.identify.unknowns.priors import UnitPrior
 
 ILL_CONDITIONED = 1e4
 _NULL = 1e-6
 """Singular value of a null direction, for columns of length 1: finite differences are accurate to 1e-8."""
 _UNSEEN = 1e-2
+_TOLERANCE = 1.1
+"""Ratio of errors to noise up to which noise may explain them, as it is estimated itself."""
 _INFLATED = 10.0
 """Ratio of marginal to conditional standard deviation beyond which only a combination is identified."""
 
@@ -161,9 +164,11 @@ def identifiability(residuals: Residuals, point: Point, unknown: Tensor | None =
     bound = bound if unknown is None else bound & ~unknown
     inverse = pseudo_inverse(system.information, bound)
     blocks = blocks_of(residuals.windows)
+    scale = doubted_scale(residuals, point, bound)
     covariance = inverse @ (variance * (system.information - system.prior) + system.prior) @ inverse
+    covariance = covariance + scale[:, None] * scale
     white = covariance.diagonal().clamp_min(0.0).sqrt()
-    std = torch.maximum(white, _sandwich(system, inverse, blocks))
+    std = torch.maximum(white, (_sandwich(system, inverse, blocks).square() + scale.square()).sqrt())
     alone = (variance / system.information.diagonal().clamp_min(1e-300)).sqrt()
     inflated = variance**0.5 * inverse.diagonal().clamp_min(0.0).sqrt() > _INFLATED * alone
     combined = (inflated & (std > sizes)) | hidden
@@ -193,6 +198,32 @@ def identifiability(residuals: Residuals, point: Point, unknown: Tensor | None =
         variance=variance,
         information=system.information - system.prior,
     )
+
+
+def unexplained(residuals: Residuals, point: Point) -> float:
+    """Return the share of the power of compared errors that noise does not explain, mean over channels."""
+    beyond = (residuals.excess(point) / _TOLERANCE).clamp_min(1.0)
+    return float((1.0 - beyond.square().reciprocal()).mean())
+
+
+def doubted_scale(residuals: Residuals, point: Point, bound: Tensor) -> Tensor:
+    r"""Return the deviation along a direction that no motion tells, beyond what priors say of it, shape [n].
+
+    Priors alone place the solution x along that direction d, with variance 1 / |d|^2. If they disagree about it, its
+    error is larger, by the Birge ratio of their residuals,
+
+    $$b^2 = \max(1, \sum_k d_k^2 x_k^2 / |d|^2)$$
+
+    and coordinates at a `bound`, which count as known elsewhere, do not tell it.
+    """
+    unseen = None if residuals.physical or residuals.locals else residuals.space.unseen(point.x[0])
+    if unseen is None or not isinstance(residuals.prior, UnitPrior):
+        return torch.zeros(residuals.parameters, dtype=torch.float64)
+    weights = unseen.square()
+    ratio = float((weights * residuals.off_prior(point.x)[0].square()).sum() / weights.sum())
+    held = bool((weights[bound] > 0.0).any())
+    more = max(ratio, 1.0) - (0.0 if held else 1.0)
+    return torch.where(bound, 0.0, unseen * (more / weights.sum()) ** 0.5)
 
 
 def shift_towards(residuals: Residuals, point: Point, errors: Tensor) -> Tensor:

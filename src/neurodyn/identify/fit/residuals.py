@@ -49,8 +49,6 @@ _JUMP = 10.0
 _WORLDS = 2048
 """Worlds of a launch up to which several coordinates share it."""
 
-_TOLERANCE = 1.1
-"""Ratio of errors to noise up to which noise may explain them, as it is estimated itself."""
 _COLUMNS = 8
 """Most derivatives that threads compute at once, as each holds its roll-outs in memory."""
 
@@ -235,11 +233,6 @@ class Residuals:
             self.noise.joined if self.measured is None else torch.cat([self.noise.joined, self.measured.noise])
         )
         return (self.robust(point) / joined_noise)[self._channels]
-
-    def unexplained(self, point: Point) -> float:
-        """Return the share of the power of compared errors that noise does not explain, mean over channels."""
-        beyond = (self.excess(point) / _TOLERANCE).clamp_min(1.0)
-        return float((1.0 - beyond.square().reciprocal()).mean())
 
     def _changed(self, **attributes: Any) -> "Residuals":
         copy = object.__new__(Residuals)
