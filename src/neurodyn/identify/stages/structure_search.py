@@ -57,7 +57,8 @@ _FEW = 3
 _SHARE = 0.8
 """Largest share of the error with which a structure is kept that no screening asked for."""
 _MANY = 30
-"""Coordinates of a fit beyond which one structure a round is tried, no springs, and fits take no more time."""
+"""Coordinates of a fit beyond which only one structure, and a payload, are tried in a round, no springs, and fits take
+no more time."""
 _PATIENT = 25
 """Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
 
@@ -132,9 +133,11 @@ class StructureSearch:
                 continue
             if one[0].place == EVERY or one[0].kind not in simple:
                 ranked.append(one)
-        most = 1 if self._large else _TRIALS
         # Inertias are not among the columns of the screening.
-        for candidate, gain, start in [one for one in ranked if last or one[1] >= _LEAST][:most]:
+        chosen = [one for one in ranked if last or one[1] >= _LEAST]
+        if self._large:  # of a payload, whose effect others make up for, one looks in any case
+            chosen = chosen[:1] + [one for one in chosen[1:] if STRUCTURES[one[0].kind] is ADDED_PAYLOAD][:1]
+        for candidate, gain, start in chosen[:_TRIALS]:
             if self._keep([self._try(candidate, gain, start, reasons)]):
                 return True
         return False
