@@ -25,6 +25,7 @@ from neurodyn.data.store import IN_MEMORY, Store
 from neurodyn.robots.assets import has_files, moved_scene
 from neurodyn.robots.declaration import Robot
 from neurodyn.robots.listing import load, names
+from neurodyn.robots.sensed_channels import with_sensed_channels
 
 _Field = Literal["q", "qd", "control"]
 
@@ -111,12 +112,12 @@ def _with_ground(store: Store, robot: Robot) -> Store:
 
 
 def open_measured_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY) -> Store:
-    """Open `--data` for a world model: a store of any measurements, or a log; see `open_robot_data`."""
-    if is_log(Path(data)):
-        return open_robot_data(robot, data)
-    store = Store.open(data, memory=memory)
-    store.require_base(str(data))
-    return store
+    """Open `--data` for a world model: a store of any measurements, or a log; see `open_robot_data`.
+
+    What is not tracked of a base gives way to what its sensors say (`robots.sensed_channels`).
+    """
+    store = open_robot_data(robot, data, base=False) if is_log(Path(data)) else Store.open(data, memory=memory)
+    return with_sensed_channels(robot, store, str(data)) if store.header.base == "unmeasured" else store
 
 
 def declared_ranges(spec: StateSpec) -> dict[str, dict[str, tuple[float, float]]]:

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Logs of robots that nobody tracks as world models learn them: joints, and what sensors say of the base.
+
+In place of the pose stand channels in axes of the base: its angular velocity, the direction of gravity and, with
+odometry, its linear velocity. Nothing is estimated.
+"""
+
+import dataclasses
+
+import msgspec
+import numpy as np
+
+from neurodyn.core.description.sensors import Sensor, Stream, stream_columns
+from neurodyn.core.description.spec import Channel
+from neurodyn.core.errors import InputError
+from neurodyn.data.store import Store
+from neurodyn.geometry.rotation import quaternion_matrix
+from neurodyn.robots.declaration import Robot
+
+_XYZ = ("x", "y", "z")
+_SPINS = ("imu", "gyroscope")
+
+
+def with_sensed_channels(robot: Robot, store: Store, where: str) -> Store:
+    """Return a log of an unmeasured base with channels of its sensors in place of the base.
+
+    Raises:
+        InputError: It has no gyroscope or no attitude, or rows without their readings.
+    """
+    header = store.header
+    declared = dict(robot.sensors) | header.sensors
+    sensors = {one.stream or name: one for name, one in declared.items()}
+    spin = next((one for one in header.streams if one.kind in _SPINS), None)
+    attitude = next((one for one in header.streams if one.kind == "orientation"), None)
+    if spin is None or attitude is None or store.measured is None:
+        kinds = ", ".join(f"{one.name} ({one.kind})" for one in header.streams) or "none"
+        raise InputError(
+            f"{where}: its base is unmeasured, and a world model needs its angular velocity and the direction of "
+            f"gravity; its streams are {kinds}; valid: a gyroscope or imu, and an orientation"
+        )
+    names = stream_columns(header.streams)
+    imu = sensors.get(spin.name, Sensor(kind=spin.kind))
+
+    def read(stream: Stream) -> np.ndarray:
+        assert store.measured is not None
+        return np.asarray(store.measured, float)[:, [names.index(column) for column in stream.columns]]
+
+    angular = read(spin)[:, :3] @ _axes(imu).T
+    own = sensors.get(attitude.name, Sensor(kind="orientation", quaternion=imu.quaternion))
+    world = np.moveaxis(np.array(quaternion_matrix(tuple(read(attitude).T))), -1, 0)  # from its axes to the world
+    parts = {("base_angular_velocity", "rad/s"): angular, ("projected_gravity", "1"): -world[:, 2] @ _axes(own).T}
+    if (way := next((one for one in header.streams if one.kind == "odometry"), None)) is not None:
+        sensor = sensors.get(way.name, Sensor(kind="odometry"))
+        velocity = read(way)[:, :3] @ _axes(sensor).T - np.cross(angular, np.array(sensor.position))
+        parts = {("base_linear_velocity", "m/s"): velocity, **parts}
+    channels = np.concatenate(list(parts.values()), 1)
+    for column, name in zip(channels.T, (f"{name}.{x}" for name, _ in parts for x in _XYZ), strict=True):
+        if not np.isfinite(column).all():
+            raise InputError(
+                f"{where}: {name} has no reading in {int((~np.isfinite(column)).sum())} of {len(column)} rows; valid: "
+                "sensors that read in every frame"
+            )
+    joints = tuple(joint for joint in header.spec.joints if joint.kind != "free")
+    described = tuple(Channel(f"{name}.{x}", unit, "base") for name, unit in parts for x in _XYZ)
+    spec = msgspec.structs.replace(header.spec, joints=joints, channels=described, contacts=())
+    rows = [store.q[:, 7:], store.qd[:, 6:], store.control, channels]
+    frames = np.concatenate([np.asarray(part, np.float32) for part in rows], 1)
+    plain = msgspec.structs.replace(header, spec=spec, streams=(), sensors={}, base="measured", mechanism=None)
+    return dataclasses.replace(store, header=plain, frames=frames, measured=None, spread=None)
+
+
+def _axes(sensor: Sensor) -> np.ndarray:
+    """Return the rotation from the axes of a sensor to those of the base."""
+    return np.array(quaternion_matrix(sensor.quaternion))
