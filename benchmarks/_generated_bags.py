@@ -97,18 +97,21 @@ class _Clocks:
     """Stamps of headers and times of the log."""
 
     def __init__(self, d: Drawing) -> None:
-        kind = d.draw.choice(("wall", "wall", "wall", "sim", "reset", "zero"))
+        kind = d.draw.choice(("wall", "wall", "wall", "sim", "reset", "one reset", "zero"))
         d.what.append(f"{kind} stamps")
-        self.kind, self.broken = kind, kind in ("sim", "reset")
+        self.kind, self.broken = kind, kind in ("sim", "reset", "one reset")
         self.late = d.draw.choice((0.0, 0.004)) if kind == "wall" else 0.0
 
     def log(self, t: float, *, stamped: bool = True) -> float:
         """Return when a message of a time is logged; late, if its header says when it was."""
         return _EPOCH + t + (self.late if stamped else 0.0)
 
-    def stamp(self, t: float) -> float:
-        """Return what a header says."""
-        return {"wall": _EPOCH + t, "sim": 3.2 + t, "reset": t if t < 1.5 else t - 1.5, "zero": 0.0}[self.kind]
+    def stamp(self, t: float, *, second: bool = False) -> float:
+        """Return what a header says, of the first or a `second` publisher."""
+        if self.kind.endswith("reset"):
+            back = t >= 1.5 and (second or self.kind == "reset")
+            return _EPOCH * (self.kind != "reset") + t - 1.5 * back
+        return {"wall": _EPOCH + t, "sim": 3.2 + t, "zero": 0.0}[self.kind]
 
 
 def _joint_states(d: Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: KnownRun, seconds: float) -> None:
@@ -140,7 +143,8 @@ def _joint_states(d: Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: K
             velocity = qd[row, rates + index] if speeds and not apart else np.zeros(0)
             if row in inside:
                 velocity = np.full(len(order), np.nan)
-            bag.add(clocks.log(t), topic, kind, clocks.stamp(t), name=list(order), position=q[row, skip + index],
+            stamp = clocks.stamp(t, second=at > 0)
+            bag.add(clocks.log(t), topic, kind, stamp, name=list(order), position=q[row, skip + index],
                     velocity=velocity, effort=np.zeros(0))  # fmt: skip
         for name in half:
             d.tree["q"][name] = {"column": f"{topic}.position[{name}]"}
@@ -220,7 +224,9 @@ def _base(d: Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: KnownRun,
     for row, t in enumerate(other.tolist() if kind != "odometry" else []):
         twist = bag.make("geometry_msgs/msg/Twist", linear=three(values["linear_velocity"][row]),
                          angular=three(values["angular_velocity"][row]))  # fmt: skip
-        bag.add(clocks.log(t), "/base/twist", "geometry_msgs/msg/TwistStamped", clocks.stamp(t), twist=twist)
+        bag.add(
+            clocks.log(t), "/base/twist", "geometry_msgs/msg/TwistStamped", clocks.stamp(t, second=True), twist=twist
+        )
     pose_at, twist_at = (
         ("/odom.pose.pose", "/odom.twist.twist") if kind == "odometry" else ("/base/pose.pose", "/base/twist.twist")
     )

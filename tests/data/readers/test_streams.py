@@ -8,6 +8,7 @@ import pytest
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.resample import segments
 from neurodyn.data.readers.source import ColumnSeries, LogPart, RunRows, Source
@@ -106,3 +107,23 @@ def test_slopes_are_not_taken_across_a_pause_and_are_of_second_order_at_ends():
     source = Told(qlift=(fast, fast**2), qturn=(slow, slow**2), u=(fast, fast))
     [run] = read_source(source, from_dict(tree, ColumnMap), SPEC)
     np.testing.assert_allclose(run.q[:, 1], run.time**2, atol=1e-12)
+
+
+@pytest.mark.parametrize("names", [("qturn",), ("vturn",), ("u",)])
+def test_a_clock_that_is_set_back_in_one_of_several_streams_is_refused(names):
+    fast, slow = 0.01 * np.arange(301), 0.02 * np.arange(150)
+    back = np.where(slow > 1.5, slow - 1.2, slow)
+    tree = ARM | {"control": {"lift": {"column": "ulift"}, "turn": {"column": "u"}}}
+    clocks = dict.fromkeys(("qlift", "vlift", "ulift"), fast)
+    clocks |= {n: back if n in names else slow for n in ("qturn", "vturn", "u")}
+    source = Told(**{name: (time, np.sin(time)) for name, time in clocks.items()})
+    with pytest.raises(InputError, match=r"time of a stream of \w+ goes backwards \(1.5 s to 0.3.*`clock: log`"):
+        list(read_source(source, from_dict(tree, ColumnMap), SPEC))
+
+
+def test_a_clock_that_is_set_back_in_the_velocities_of_a_body_is_refused():
+    pose = 0.01 * np.arange(301)
+    source = turning(pose, np.where(pose > 1.5, pose - 1.2, pose), pose)
+    tree = FREE | {"qd": {"flap": {"column": "g"}}}
+    with pytest.raises(InputError, match="time of a stream of qd goes backwards"):
+        list(read_source(source, from_dict(tree, ColumnMap), BODY))

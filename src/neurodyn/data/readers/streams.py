@@ -84,6 +84,8 @@ def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Lo
     given = {"q": columns.positions, "qd": columns.velocities, "control": columns.controls}[what]
     values = [_value(given[name], part, size, columns.missing == "gap", where) for name, size in sizes.items()]
     clocks = list({id(series.time): series.time for series in values}.values())
+    for clock in clocks if len(clocks) > 1 else ():
+        _require_forward(clock, what, columns, where)
     if what == "q" and len(clocks) > 1:
         _join_signs(columns, dict(zip(sizes, values, strict=True)))
     if not clocks:
@@ -220,6 +222,7 @@ def _cut(
     q, control = signals["q"], signals["control"] if columns.controls else None
     velocities = signals["qd"] if columns.velocities else None
     if columns.poses and velocities is not None and velocities.time is not q.time:
+        _require_forward(velocities.time, "qd", columns, where)
         moved = _on_clock(velocities, q.time, columns.max_gap)  # poses rotate them
         velocities = _Signals(q.time, moved, velocities.missing)
     shared = [other for other in (velocities, control) if other is not None and other.time is q.time]
@@ -276,6 +279,16 @@ def _require_overlap(clocks: Mapping[str, np.ndarray | None], run: RunRows, wher
             f"{where}: the streams of {early} and {late} have no time in common: one ends at {spans[early][1]:.6g} s, "
             f"the other begins at {spans[late][0]:.6g} s; valid: streams that run together, or `clock: log` where "
             "their headers have different clocks"
+        )
+
+
+def _require_forward(time: np.ndarray, what: str, columns: ColumnMap, where: str) -> None:
+    """Raise an InputError if the clock of a stream of "q", "qd" or "control" goes backwards."""
+    row = int(np.argmin(np.diff(time))) + 1 if len(time) > 1 else 0
+    if row and time[row] < time[row - 1]:
+        raise InputError(
+            f"{where}: time of a stream of {what} goes backwards ({time[row - 1]:.6g} s to {time[row]:.6g} s); "
+            f"{_cure_of_times(columns)}"
         )
 
 
