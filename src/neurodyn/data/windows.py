@@ -360,12 +360,13 @@ class _WindowSource:
 
         They begin at rows `first` [W] of the store, in `episodes` [W].
         """
-        spec, beside = self._store.header.spec, dict[str, Any]()
+        spec = self._store.header.spec
         rows = frames.to(self._device).view(len(frames), self._length + 1, -1)
         q, qd, control, channels, contacts = rows.split(list(widths(spec).values()), -1)
+        beside: dict[str, Any] = {}
         if self._of_episodes:
             chosen = torch.from_numpy(episodes).to(self._device)
-            beside = {name: values.index_select(0, chosen) for name, values in self._of_episodes.items()}
+            beside |= {name: values.index_select(0, chosen) for name, values in self._of_episodes.items()}
         if self.failed is not None:
             left = self._store.offsets[episodes + 1] - 1 - first
             ended = self.failed[episodes][:, None] & (left[:, None] == np.arange(self._length + 1))
