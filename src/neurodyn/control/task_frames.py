@@ -21,7 +21,7 @@ from neurodyn.core.description.record import require_fields
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window, WorldParameters, present_state
-from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.control import frame_torque, push
 from neurodyn.dynamics.guard import KEPT, MOST, FaultHistory, report, state_fault
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
@@ -241,6 +241,11 @@ class TaskFrames:
         now = self.quantities(step.state, step, torque)
         memory = self.task.advance(before.memory, now if now.judged is None else now.judged, action, generator)
         return WorldsState(carry, step.state, torque, memory, now), step
+
+    def push(self, current: WorldsState, change: Tensor) -> WorldsState:
+        """Return the worlds with their bases' velocities changed between two frames (`dynamics.control.push`)."""
+        state = push(self.dynamics.spec, current.state, change)
+        return replace(current, state=state, now=self.quantities(state, None, current.torque))
 
     def disagreement(self, step: Step) -> Tensor | None:
         """Return the epistemic standard deviation relative to that of the data, summed over the state, shape [worlds].

@@ -28,8 +28,8 @@ from neurodyn.control.resolve import ANALYTIC, TASK, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, robot_file, robot_in_loop
 from neurodyn.control.robot.sensed import FORCE, STREAMS, unscored
-from neurodyn.control.starts import home_ground, plausible_starts
-from neurodyn.control.task_frames import FrameEnd, MeasurementNoise, add_noise, episode_bounds, judge, require_fit
+from neurodyn.control.starts import plausible_starts
+from neurodyn.control.task_frames import FrameEnd, MeasurementNoise, TaskFrames, WorldsState, add_noise, require_fit
 from neurodyn.core.artifacts import require_writable
 from neurodyn.core.config import from_dict, read_config, to_dict
 from neurodyn.core.description.spec import Channel, StateSpec
@@ -45,8 +45,7 @@ from neurodyn.data.row_layout import RowLayout
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
 from neurodyn.data.writer import MEASURED, StoreWriter, require_store_name
-from neurodyn.dynamics.batch import Control, State, Step
-from neurodyn.dynamics.control import frame_torque, push
+from neurodyn.dynamics.batch import State, Step
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.artifact import Behaviour, Excitation, acting, behaviour, common_task, load_policy
@@ -54,7 +53,6 @@ from neurodyn.policy.episodes.sensed_scores import SensedEpisode, score
 from neurodyn.policy.requests import LogPolicyRequest
 from neurodyn.policy.settings import BEHAVIOURS
 from neurodyn.policy.worlds.disturbances import Disturbances, EpisodeDraws
-from neurodyn.robots.plausible import PlausibleBounds
 from neurodyn.tasks import Task
 from neurodyn.tasks.views import SENSORS
 
@@ -297,8 +295,7 @@ class _Plan:
 
     def batch(self, number: int, policy: np.ndarray) -> "_Batch":
         """Return batch `number`; `policy` holds the index of each world's behaviour."""
-        bounds = episode_bounds(self.task, self.dynamics)
-        return _Batch(self, bounds, policy, derive_seed(self.seed, "log", number))
+        return _Batch(self, policy, derive_seed(self.seed, "log", number))
 
     def splits(self, episodes: int, number: int) -> np.ndarray:
         return assign_splits(episodes, derive_seed(self.seed, "log split", number), test=self.test)
@@ -435,18 +432,17 @@ def _simulated_header(task: Task, seed: int, notes: dict[str, Any]) -> StoreHead
 class _Batch:
     """Parallel episodes. Worlds keep running after a failure, and their episodes are cut afterwards."""
 
-    def __init__(self, plan: _Plan, bounds: PlausibleBounds, policy: np.ndarray, seed: int) -> None:
+    def __init__(self, plan: _Plan, policy: np.ndarray, seed: int) -> None:
         task, dynamics, worlds = plan.task, plan.dynamics, len(policy)
-        self._task, self._dynamics = task, dynamics
+        self._task, self._loop = task, TaskFrames(task, dynamics)
         self._acts = [None if one.act is None else acting(one.act) for one in plan.behaviours]
         self._robot = dynamics if isinstance(dynamics, RobotDynamics) else None
-        self._bounds, self._measured, self._measurement = bounds, plan.rows, plan.measurement
+        self._measured, self._measurement = plan.rows, plan.measurement
         self._generator = torch.Generator().manual_seed(seed)
         self.policy = policy
         self._excitation = Excitation(
             task, plan.behaviours, torch.from_numpy(policy), plan.noise, plan.correlation, self._generator
         )
-        self._environments = home_ground(task)
         self._rows: list[dict[str, Tensor]] = []
         self._late_transitions: list[int] = []  # transitions of a robot that took longer than a frame
         self.lengths = np.full(worlds, task.frames)
@@ -460,42 +456,33 @@ class _Batch:
 
         The first frame is not logged, because torques and contacts before it are unknown.
         """
-        task, worlds = self._task, len(self.policy)
+        task, loop, worlds, drawing = self._task, self._loop, len(self.policy), self._generator
         if self._robot is None:
-            state = plausible_starts(task, worlds, self._bounds, self._generator, self._generator)
+            state = plausible_starts(task, worlds, loop.bounds, drawing, drawing)
         else:
             state = self._robot.start()
-        carry = self._dynamics.begin(state, self._environments)
-        torques = self._dynamics.spec.control_kind == "torque"
-        now = self._quantities(state, None, torch.zeros(worlds, self._dynamics.spec.nu) if torques else None)
-        memory = task.begin(now, self._generator)
-        seen = self._measure(state, now, None, None)[1]
+        current, change = loop.begin(state, drawing, of_mean=True), None
+        seen = self._measure(current, None)[1]
         sensed = task.observes == SENSORS and self._robot is None  # a robot's readings have errors of their own
-        jolts, drawing, change = Disturbances((), task, self._dynamics, noisy=sensed), self._generator, None
+        jolts = Disturbances((), task, loop.dynamics, noisy=sensed)
         drawn = EpisodeDraws(jolts.draws).draw(worlds, drawing) if jolts.names else None
-        jolted = jolts.begin(task.observe(seen, memory), memory.action, drawn, drawing)
+        jolted = jolts.begin(task.observe(seen, current.memory), current.memory.action, drawn, drawing)
         for frame in range(task.frames + 1 if most is None else most):
-            action = self._act(jolted.seen)
-            control = task.control(action, now, memory)
-            torque = frame_torque(self._dynamics.spec, state, control) if torques else None
-            carry, step = self._dynamics.step(carry, state, control if torque is None else Control(torque=torque))
-            state, now = step.state, self._quantities(step.state, step, torque)
-            end = judge(task, self._bounds, step, now, memory, action)
-            contacts = now.contacts(spec.contacts) if spec.contacts else torch.zeros(worlds, 0)
+            before, action = current, self._act(jolted.seen)
+            current, step, end = loop.frame(before, action, drawing, tracked=True)
+            contacts = current.now.contacts(spec.contacts) if spec.contacts else torch.zeros(worlds, 0)
             if self._robot is not None and self._robot.base is not None:
-                self.sensed.count(memory, action)
-            memory = task.advance(memory, now.of_rewards, action, self._generator)
+                self.sensed.count(before.memory, action)
             if jolts.pushes and self._measured and self._robot is None:
                 jolted, change = jolts.push(jolted, drawn, drawing)
-            if change is not None:
-                state = push(self._dynamics.spec, state, change)
-                now = self._quantities(state, None, torque)
-            shown, seen = self._measure(state, now, None if change is not None else step, torque)
-            jolted = jolts.see(jolted, task.observe(seen, memory), memory.action, drawn, drawing)
-            self._count(frame, end, state)
+                current = loop.push(current, change)
+            shown, seen = self._measure(current, step if change is None else None)
+            jolted = jolts.see(jolted, task.observe(seen, current.memory), current.memory.action, drawn, drawing)
+            self._count(frame, end, current.state)
             if frame:
-                driven = torque if torque is not None and spec.control_kind == "torque" else control.target
-                driven = driven if step.applied is None else step.applied
+                driven = current.torque if step.applied is None and spec.control_kind == "torque" else step.applied
+                if driven is None:
+                    driven = task.control(action, before.now, before.memory).target
                 assert driven is not None  # a layout of rows with targets requires them
                 self._rows[-1]["control"] = driven
                 self._rows[-1]["reward"] = end.reward[:, None]
@@ -561,14 +548,9 @@ class _Batch:
         self.lengths = np.minimum(self.lengths, arrays["control"].shape[1])
         return arrays
 
-    def _quantities(self, state: State, step: Step | None, torque: Tensor | None) -> Quantities:
-        return self._dynamics.quantities(state, step, torque=torque, environment=self._environments)
-
-    def _measure(
-        self, state: State, now: Quantities, step: Step | None, torque: Tensor | None
-    ) -> tuple[State, Quantities]:
-        shown = add_noise(self._dynamics.spec, state, self._measurement, self._generator)
-        return shown, now if shown is state else self._quantities(shown, step, torque)
+    def _measure(self, current: WorldsState, step: Step | None) -> tuple[State, Quantities]:
+        shown = add_noise(self._loop.dynamics.spec, current.state, self._measurement, self._generator)
+        return shown, current.now if shown is current.state else self._loop.quantities(shown, step, current.torque)
 
     def _act(self, observation: Tensor) -> Tensor:
         action = torch.zeros(len(observation), len(self._task.actions))

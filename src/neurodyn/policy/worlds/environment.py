@@ -42,7 +42,6 @@ from neurodyn.dynamics.capture import (
     restore_tree,
     save_tree,
 )
-from neurodyn.dynamics.control import push
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.worlds.disturbances import Disturbances, DisturbedState
@@ -534,9 +533,7 @@ class PolicyEnvironment(VecEnv):
     def _push(self) -> None:
         assert self._disturbed is not None
         self._disturbed, change = self.disturbances.push(self._disturbed, self.robots.disturbed, self._generator)
-        current = self._worlds_state
-        state = push(self.dynamics.spec, current.state, change)
-        self._worlds_state = replace(current, state=state, now=self._frames.quantities(state, None, current.torque))
+        self._worlds_state = self._frames.push(self._worlds_state, change)
 
     def _terms_of(self, end: FrameEnd) -> Tensor:
         """Return the reward terms and, if there is one, the cost of implausible states, shape [terms, n]."""
