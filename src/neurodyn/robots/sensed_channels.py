@@ -13,8 +13,8 @@ import numpy as np
 from neurodyn.core.description.sensors import Sensor, Stream, stream_columns
 from neurodyn.core.description.spec import Channel
 from neurodyn.core.errors import InputError
+from neurodyn.data.readers.floating import rotate
 from neurodyn.data.store import Store
-from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.robots.declaration import Robot
 
 _XYZ = ("x", "y", "z")
@@ -45,13 +45,14 @@ def with_sensed_channels(robot: Robot, store: Store, where: str) -> Store:
         assert store.measured is not None
         return np.asarray(store.measured, float)[:, [names.index(column) for column in stream.columns]]
 
-    angular = read(spin)[:, :3] @ _axes(imu).T
+    angular = _in_base(imu, read(spin)[:, :3])
     own = sensors.get(attitude.name, Sensor(kind="orientation", quaternion=imu.quaternion))
-    world = np.moveaxis(np.array(quaternion_matrix(tuple(read(attitude).T))), -1, 0)  # from its axes to the world
-    parts = {("base_angular_velocity", "rad/s"): angular, ("projected_gravity", "1"): -world[:, 2] @ _axes(own).T}
+    to_sensor = read(attitude) * [-1.0, -1.0, -1.0, 1.0]  # from the world
+    down = rotate(to_sensor, np.broadcast_to([0.0, 0.0, -1.0], (len(to_sensor), 3)))
+    parts = {("base_angular_velocity", "rad/s"): angular, ("projected_gravity", "1"): _in_base(own, down)}
     if (way := next((one for one in header.streams if one.kind == "odometry"), None)) is not None:
         sensor = sensors.get(way.name, Sensor(kind="odometry"))
-        velocity = read(way)[:, :3] @ _axes(sensor).T - np.cross(angular, np.array(sensor.position))
+        velocity = _in_base(sensor, read(way)[:, :3]) - np.cross(angular, np.array(sensor.position))
         parts = {("base_linear_velocity", "m/s"): velocity, **parts}
     channels = np.concatenate(list(parts.values()), 1)
     for column, name in zip(channels.T, (f"{name}.{x}" for name, _ in parts for x in _XYZ), strict=True):
@@ -69,6 +70,6 @@ def with_sensed_channels(robot: Robot, store: Store, where: str) -> Store:
     return dataclasses.replace(store, header=plain, frames=frames, measured=None, spread=None)
 
 
-def _axes(sensor: Sensor) -> np.ndarray:
-    """Return the rotation from the axes of a sensor to those of the base."""
-    return np.array(quaternion_matrix(sensor.quaternion))
+def _in_base(sensor: Sensor, vectors: np.ndarray) -> np.ndarray:
+    """Return vectors [N, 3] in axes of the base that are in those of a sensor."""
+    return rotate(np.broadcast_to(np.array(sensor.quaternion), (len(vectors), 4)), vectors)

@@ -338,7 +338,10 @@ def hold_undetermined(
     start = replace(point, x=part.clip(_conditional(point.x[0], analysis, determined, space.declared)[None, part.kept]))
     iterations, tolerance = (_REFITS, settings.progress) if searched.stages else (settings.iterations, _SETTLED)
     held = levenberg_marquardt(residuals.with_space(part), start, iterations, tolerance=tolerance).point
-    fitted = replace(searched, point=replace(held, x=part.whole(held.x)))
+    whole = part.whole(held.x)
+    if not residuals.options.base:  # no motion tells the scale of masses and torques, and the fit may drift along it
+        whole = torch.where(determined, space.with_likely_scale(whole[0]), whole)
+    fitted = replace(searched, point=replace(held, x=whole))
     return fitted, _analysed(fitted, ~determined), determined
 
 
