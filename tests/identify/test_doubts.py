@@ -243,6 +243,11 @@ def test_metres_are_not_swapped_with_radians():
     assert changes == []
 
 
+def test_a_wrong_sign_has_one_cure_in_the_map():
+    advice = {one.advice for one in _changes(load("cartpole").spec, torch.ones(2), 20) if one.name == "sign"}
+    assert ["`sign: -1`" in one for one in advice] == [True]
+
+
 def value(name: str, number: float, nominal: float, *, bound: bool = False) -> IdentifiedParameter:
     return IdentifiedParameter(
         name=name, value=number, interval=[0.95 * number, 1.05 * number], nominal=nominal, bound=bound

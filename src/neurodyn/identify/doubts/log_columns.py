@@ -174,7 +174,7 @@ def _changes(spec: StateSpec, shares: Tensor, margin: int) -> Iterator[Change]:
 
 
 _MAP = "correct the order of the columns in the map (neurodyn inspect drafts one), and import the log again"
-_SIGN = "correct the sign in the map (`scale: -1`), or the joint's axis in the declaration"
+_SIGN = "correct the sign in the map (`sign: -1`), or the joint's axis in the declaration"
 _UNITS = "correct the units in the map (`scale`), and import the log again"
 _CLOCK = "check the clocks of commands and readings, and declare the shift in the map (`alignment`)"
 

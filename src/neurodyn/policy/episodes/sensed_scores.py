@@ -102,10 +102,10 @@ def _run(episode: SensedEpisode) -> SensedRun:
     def stacked(values: Sequence[Tensor]) -> Tensor:
         return torch.stack([value.double() for value in values])
 
-    return SensedRun(
-        *(stacked([torch.tensor(getattr(f, name)) for f in frames]) for name in ("q", "qd", "control")),
-        *(stacked([getattr(f.reading, name) for f in frames]) for name in ("gyroscope", "force", "attitude")),
-    )
+    q, qd, control = (stacked([torch.tensor(getattr(f, name)) for f in frames]) for name in ("q", "qd", "control"))
+    readings = (stacked([getattr(f.reading, name) for f in frames]) for name in ("gyroscope", "force", "attitude"))
+    angular_velocity, specific_force, attitude = readings
+    return SensedRun(q, qd, control, angular_velocity, specific_force, attitude)
 
 
 @torch.no_grad()
