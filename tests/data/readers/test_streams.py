@@ -127,3 +127,17 @@ def test_a_clock_that_is_set_back_in_the_velocities_of_a_body_is_refused():
     tree = FREE | {"qd": {"flap": {"column": "g"}}}
     with pytest.raises(InputError, match="time of a stream of qd goes backwards"):
         list(read_source(source, from_dict(tree, ColumnMap), BODY))
+
+
+def test_sums_of_columns_with_clocks_of_their_own_have_the_gaps_of_each():
+    time, other = 0.01 * np.arange(301), 0.01 * np.arange(301) + 0.004
+    other = other[(other > 0.5) & ((other < 1.0) | (other > 1.4))]
+    tree = ARM | {"control": {n: {"column": ["u", "more"]} for n in ("lift", "turn")}}
+    known = {name: (time, np.sin(time)) for name in ("qlift", "qturn", "vlift", "vturn", "u")}
+    [run] = read_source(Told(**known, more=(other, np.cos(other))), from_dict(tree, ColumnMap), SPEC)
+    pieces = segments(run, 0.1)
+    assert len(pieces) == 2
+    for piece in pieces:
+        clock = piece.clocks["control"]
+        np.testing.assert_allclose(piece.control[:, 0], np.sin(clock) + np.cos(clock), atol=1e-4)
+    assert sum(piece.time[-1] - piece.time[0] for piece in pieces) > 1.9

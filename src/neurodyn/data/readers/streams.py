@@ -82,7 +82,7 @@ def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Lo
     Controls are held between rows, so merging the times of their streams loses nothing.
     """
     given = {"q": columns.positions, "qd": columns.velocities, "control": columns.controls}[what]
-    values = [_value(given[name], part, size, columns.missing == "gap", where) for name, size in sizes.items()]
+    values = [_value(given[name], part, size, columns, where) for name, size in sizes.items()]
     clocks = list({id(series.time): series.time for series in values}.values())
     for clock in clocks if len(clocks) > 1 else ():
         _require_forward(clock, what, columns, where)
@@ -152,16 +152,20 @@ def _in_hole(series: ColumnSeries, time: np.ndarray, max_gap: float) -> np.ndarr
     return broken & (time > begin) & (time < end)
 
 
-def _value(column: Column, part: LogPart, size: float, gaps: bool, where: str) -> ColumnSeries:
-    """Return one coordinate in SI units, on the clock of its first column."""
+def _value(column: Column, part: LogPart, size: float, columns: ColumnMap, where: str) -> ColumnSeries:
+    """Return one coordinate in SI units, on the clock of its first column; NaN where another column has a gap."""
     parts = [(sign, name) for sign, names in ((1.0, column.columns), (-1.0, column.subtracted)) for name in names]
     time = part.series[parts[0][1]].time
     total = np.full(len(time), column.offset)
     for sign, name in parts:
         series = part.series[name]
-        if not gaps:
+        if columns.missing != "gap":
             _check_finite(series, name, part.first, where)
-        value = series.value if series.time is time else np.interp(time, series.time, series.value)
+        value = series.value
+        if series.time is not time:
+            _require_forward(series.time, name, columns, where)
+            one = _Signals(series.time, value[:, None], np.zeros(0))
+            value = _on_clock(one, time, columns.max_gap)[:, 0]
         total = total + sign * value
     return ColumnSeries(time, size * total)
 
@@ -173,7 +177,7 @@ def _parameters(columns: ColumnMap, part: LogPart, own: slice, run: RawRun, wher
         return {}
     values = []
     for name, column in given.items():
-        series = _value(column, part, column.sign * column.scale, columns.missing == "gap", where)
+        series = _value(column, part, column.sign * column.scale, columns, where)
         time, value = series.time[own], series.value[own]
         held = value[np.clip(np.searchsorted(time, run.time, side="right") - 1, 0, len(time) - 1)]
         if not np.isfinite(held).all():
@@ -206,6 +210,8 @@ def _on_clock(signals: _Signals, time: np.ndarray, max_gap: float) -> np.ndarray
     """Return signals linearly interpolated at other times, shape [N, coordinates]; NaN where they have a gap."""
     if signals.time is time:
         return signals.value
+    if not len(signals.time):
+        return np.full((len(time), signals.value.shape[1]), np.nan)
     values = np.stack([np.interp(time, signals.time, column) for column in signals.value.T], axis=1)
     outside = (time < signals.time[0]) | (time > signals.time[-1])
     values[outside | _in_hole(ColumnSeries(signals.time, signals.value.sum(axis=1)), time, max_gap)] = np.nan
@@ -283,7 +289,7 @@ def _require_overlap(clocks: Mapping[str, np.ndarray | None], run: RunRows, wher
 
 
 def _require_forward(time: np.ndarray, what: str, columns: ColumnMap, where: str) -> None:
-    """Raise an InputError if the clock of a stream of "q", "qd" or "control" goes backwards."""
+    """Raise an InputError if the clock of a stream, of "q", "qd", "control" or a column, goes backwards."""
     row = int(np.argmin(np.diff(time))) + 1 if len(time) > 1 else 0
     if row and time[row] < time[row - 1]:
         raise InputError(
