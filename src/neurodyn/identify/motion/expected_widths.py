@@ -21,8 +21,9 @@ from neurodyn.identify.fit.intervals import Identifiability
 from neurodyn.identify.fit.least_squares import forgetting
 
 HALF = 0.5
-_AIM = 0.4
-"""Expected width, relative to the present one, at which a motion is long enough: widths of later fits scatter."""
+_AIM, _SURELY = 0.4, 0.45
+"""Expected width, relative to the present one, at which a motion is long enough, and at which it halves the interval
+that it is designed for: widths of later fits scatter."""
 _TRIED = 12
 """Most coordinates, the widest first, for which parts are chosen."""
 
@@ -100,7 +101,7 @@ class ExpectedWidths:
             found = self.parts(k, pool, seconds, most)
             if best is None or found.ratio < best.ratio:
                 best = found
-            if found.ratio <= HALF:
+            if found.ratio <= _SURELY:
                 return found
         assert best is not None
         return best
