@@ -50,6 +50,17 @@ def test_the_scale_follows_what_is_declared(model: FitModel):
     assert float((back - space.declared).abs().max()) < 0.05
 
 
+def test_coordinates_that_are_held_keep_their_values_while_the_scale_of_others_changes(model: FitModel):
+    space = model.space
+    assert space is not None
+    drifted = space.scaled(worn(space), 1.3)
+    among = torch.tensor(["damping" not in name for name in space.names])
+    found = space.with_likely_scale(drifted, among)
+    torch.testing.assert_close(found[~among], drifted[~among], rtol=0.0, atol=0.0)
+    torch.testing.assert_close(found[among], space.with_likely_scale(drifted)[among])
+    assert (found != drifted).any()
+
+
 def test_what_is_known_fixes_the_scale(model: FitModel):
     known = model.in_prior_deviations(AdaptationSettings(known={"slider.mass_scale": 1.0})).space
     assert known is not None

@@ -340,7 +340,7 @@ def hold_undetermined(
     held = levenberg_marquardt(residuals.with_space(part), start, iterations, tolerance=tolerance).point
     whole = part.whole(held.x)
     if not residuals.options.base:  # no motion tells the scale of masses and torques, and the fit may drift along it
-        whole = torch.where(determined, space.with_likely_scale(whole[0]), whole)
+        whole = space.with_likely_scale(whole[0], determined)[None]
     fitted = replace(searched, point=replace(held, x=whole))
     return fitted, _analysed(fitted, ~determined), determined
 

@@ -310,8 +310,13 @@ class CoordinateSpace(BoxedSpace):
             moved[k] = self.coordinates[k].of(float(self.coordinates[k].value(x[k])) * factor)
         return self.clip(moved)
 
-    def with_likely_scale(self, x: Tensor) -> Tensor:
-        """Return coordinates [n] with the common scale of masses and torques that the priors expect."""
+    def with_likely_scale(self, x: Tensor, among: Tensor | None = None) -> Tensor:
+        """Return coordinates [n] with the common scale of masses and torques that the priors expect.
+
+        Only those `among` move, bool, shape [n], by default all.
+        """
+        if among is not None:
+            return torch.where(among, self.with_likely_scale(x), x)
         for _ in range(_SCALINGS):
             if (direction := self.unseen(x)) is None:
                 return x
