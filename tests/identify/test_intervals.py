@@ -13,7 +13,7 @@ from neurodyn.identify.fit.intervals import doubted_scale, identifiability, shif
 from neurodyn.identify.fit.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.fit.readings import Noise
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
-from neurodyn.identify.stages.growing_windows import settled
+from neurodyn.identify.stages.growing_windows import Fitting, settled
 from neurodyn.identify.unknowns.priors import UnitPrior
 from neurodyn.identify.unknowns.search_space import BoxedSpace
 from neurodyn.multibody.engine import EngineConfig, nominal
@@ -125,6 +125,13 @@ def test_what_noise_does_not_explain_may_err_alike_in_all_blocks(solution: tuple
 ])  # fmt: skip
 def test_the_longest_of_stages_that_predict_alike_is_kept(costs: dict[str, float], kept: str):
     assert kept_stage(costs) == kept
+
+
+@pytest.mark.parametrize(("coordinates", "own"), [(100, True), (101, False)])
+def test_only_fits_of_few_quantities_end_with_their_own_derivatives(coordinates: int, own: bool):
+    fitting = SimpleNamespace(x=torch.zeros(coordinates), dynamics="short steps", tangent="long steps")
+    assert Fitting.take_own_derivatives(fitting) is own  # type: ignore[arg-type]
+    assert fitting.tangent == ("short steps" if own else "long steps")
 
 
 def test_initial_states_are_fitted_at_given_values(solution: tuple[Residuals, Point]):

@@ -59,6 +59,8 @@ _FAR = 3.0
 """Deviations from a declared value beyond which its prior is widened, if it may be a placeholder."""
 _NEAR = 1.1
 """Ratio of held-out costs up to which the solutions of stages count as possible ones."""
+_WIDE = 100
+"""Most coordinates of a fit that ends with derivatives of its short steps."""
 _SETTLED = 5e-4
 """Relative decrease of the cost below which the last stage ends: along valleys that the priors close, costs differ by
 little."""
@@ -486,9 +488,15 @@ class Fitting:
         self.shorten_steps(substeps)
         stage = self.stage_of(costs)
         self.undamp(self.residuals(self.windows(Split.TRAIN, stage)))
-        self.again(costs)
-        self.tangent = self.dynamics
-        return self.end_with_shifts(self.again(costs))
+        searched = self.again(costs)
+        return self.end_with_shifts(self.again(costs) if self.take_own_derivatives() else searched)
+
+    def take_own_derivatives(self) -> bool:
+        """Take derivatives from the short steps themselves, and return so, unless they would cost too much."""
+        own = len(self.x) <= _WIDE
+        if own:
+            self.tangent = self.dynamics
+        return own
 
     def shorten_steps(self, substeps: int) -> None:
         """Take so many steps of the engine in a frame, and derivatives, which cost most, still from longer ones."""

@@ -121,7 +121,7 @@ def _read(
     fitting.local = dict(zip(stages.get("logs", ()), saved.get("local", ()), strict=False))
     if (substeps := stages.get("substeps", fitting.model.engine.substeps)) != fitting.model.engine.substeps:
         fitting.shorten_steps(substeps)
-        fitting.tangent = fitting.dynamics
+        fitting.take_own_derivatives()
     rigid = (models[int(saved["rigid_structure"])], saved["rigid"]) if "rigid" in saved else None
     tried = [from_dict(one, TriedStructure, _STAGES) for one in stages.get("tried", ())]
     return StagedFit(fitting, fitting.end_with_shifts(fitting.end(stages["costs"])), rigid, tried)
