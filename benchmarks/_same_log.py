@@ -19,6 +19,8 @@ from neurodyn.cli.main import run
 from neurodyn.data.store import Store
 
 KINDS = ("arm", "cart", "body")
+_UNKNOWABLE = {"sign", "offset", "scale", "minus"}
+"""Keys of a column that no draft can know."""
 CURES = re.compile(rf"{SAYS_VALID.pattern}|correct the|check `|`clock: log`")
 
 
@@ -106,6 +108,8 @@ def _drafted(log: DrawnLog, robot: Path, folder: Path, draft: Path) -> str | Non
         return None
     if found.code:
         return (wrong := _unclear(found)) and f"draft: {wrong}"
+    if any(_UNKNOWABLE & set(entry) for part in ("q", "qd", "control") for entry in _entries(log.tree[part])):
+        return None
     what = difference(Store.open(out), log.runs)
     return f"draft: {what}" if what and not _named(what, draft.read_text(), log) else None
 
@@ -130,11 +134,15 @@ def _named(what: str, text: str, log: DrawnLog) -> bool:
     return True
 
 
+def _entries(part: dict | str) -> list[dict]:
+    return [one for one in part.values() if isinstance(one, dict)] if isinstance(part, dict) else []
+
+
 def _tells_all(entry: dict) -> bool:
     """Return whether a column's name tells its unit, and nothing else is to be known of it."""
     name, unit = str(entry.get("column")), entry.get("unit", "")
     told = unit and name.endswith((f" [{unit}]", "_" + unit.replace("/", "_").replace(" ", "")))
-    return bool(told) and not {"sign", "offset", "scale", "minus"} & set(entry)
+    return bool(told) and not _UNKNOWABLE & set(entry)
 
 
 def _doubts(out: Path) -> str:
