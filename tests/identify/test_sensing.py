@@ -4,6 +4,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -14,6 +15,7 @@ from neurodyn.cli.main import run
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.sensors import Sensor, Stream
+from neurodyn.data.command_parts import part_streams
 from neurodyn.data.header import StoreHeader, episode_table
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
@@ -21,6 +23,7 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel
 from neurodyn.identify.run import identify
+from neurodyn.identify.sensors import LogSensors
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import load as load_robot
@@ -36,6 +39,7 @@ DRIVES = {
 }
 TIP = Sensor(kind="pose", link="elbow", position=(0.0, 0.0, -0.25), noise=(1e-3, 1e-3))
 FAST = {"horizon": 0.2, "windows": 40, "iterations": 20, "seconds": (0.1, 0.2), "rollouts": 50}
+EXTRA = Stream(name="spare", kind="pose")
 SETTINGS = IdentificationSettings(**FAST, sensors={"tip": TIP})
 
 
@@ -165,3 +169,9 @@ def test_what_is_wrong_is_said_in_one_line(closed, mechanism, tmp_path, capsys):
     refused(torques, {"positions": False, "velocities": False}, "both left out, and there are no sensors")
     refused(closed, {"parameters": ["tip.delay"]}, "'tip.delay' matches no quantity")
     refused(closed, {"per_log": {"tip.delay": 0.1}}, "'tip.delay' is not a free quantity")
+
+
+def test_parts_of_commands_are_no_readings_without_a_sensor():
+    store = SimpleNamespace(header=SimpleNamespace(streams=(*part_streams(2, ("shoulder", "elbow")), EXTRA)))
+    sensing = LogSensors.of(ROBOT, store, IdentificationSettings(), {"gravity.z": -9.81}, ("gravity.z",), {})
+    assert sensing.unused == ("spare",)

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from neurodyn.core.description.parameter import Bounds, Parameter, select_parameters
 from neurodyn.core.description.sensors import SENSOR_KINDS, Sensor
 from neurodyn.core.errors import InputError
+from neurodyn.data.command_parts import KIND as COMMAND_PARTS
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
@@ -72,10 +73,11 @@ class LogSensors:
         mounting = sensor_quantities(mounted)
         specs = select_parameters({**nominal, **mounting}, asked, bounds)
         horizon = settings.horizon
+        used = {sensor.stream or name for name, sensor in sensors.items()}
         return cls(
             store, sensors, tuple(s for s in specs if s.name in nominal),
             bound_delays([s for s in specs if s.name in mounting and s.name not in nominal], horizon),
-            tuple(sorted(stream_names - {sensor.stream or name for name, sensor in sensors.items()})),
+            tuple(sorted({one.name for one in streams if one.kind != COMMAND_PARTS} - used)),
         )  # fmt: skip
 
     @property
