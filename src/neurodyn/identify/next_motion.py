@@ -518,12 +518,12 @@ class _MotionSearch:
         rival = self.widths.rival(k, found.gained, len(found.order) * self._seconds)
         why = "it has too little effect in them"
         if floor > HALF * now:
-            why = "windows of other lengths place it as far apart, and further motion does not take that away"
+            why = "windows of other lengths place it as far apart, which further motion need not change"
         elif rival is not None:
             why = f"{coordinates[rival].name} has nearly the same effect in them"
         present, least = (_width(coordinates[k], self.x[k], reach * torch.tensor(d)) for d in (now, now * found.ratio))
         name = coordinates[k].name if present == least else f"{coordinates[k].name}, {present},"
-        return f"no motion within these limits narrows {name} below {least}: {why}"
+        return f"no motion within these limits is sure to narrow {name} below {least}: {why}"
 
     def _sources(self) -> dict[str, str]:
         sources = dict(self.limits.sources)
