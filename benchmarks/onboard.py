@@ -31,6 +31,7 @@ from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.identify import AdaptationSettings, adapt
+from neurodyn.identify.settings import FitStage
 from neurodyn.robots import Robot, load
 from neurodyn.sim.declaration.declare import declare
 
@@ -177,9 +178,12 @@ def main() -> None:
         "imu": Sensor(kind="imu", position=imu.position, quaternion=imu.quaternion),
         "attitude": Sensor(kind="orientation"),
     }
+    changes = json.loads(args.settings)
+    if "stages" in changes:
+        changes["stages"] = tuple(FitStage(**one) for one in changes["stages"])
     settings = AdaptationSettings(
         networks=False, refits=0, proposals=0, threads=1, sensors={} if args.tracked else sensors,
-        reference_steps=0, **json.loads(args.settings),
+        reference_steps=0, **changes,
     )  # fmt: skip
     name = args.name or ("tracked" if args.tracked else "sensors")
     out = args.folder / args.robot / f"{name}_{args.seed}"
