@@ -85,7 +85,7 @@ def test_what_a_log_does_not_tell_is_said():
     assert (silent.determined, told.determined) == (False, True)
     assert found.values[silent.name] == silent.value == silent.nominal
     assert found.dynamics.conditions[0].value == silent.nominal
-    assert "does not tell slider.damping" in found.figures.verdict
+    assert "does not determine slider.damping" in found.figures.verdict
 
 
 def test_a_robot_beyond_the_training_data_is_said():

@@ -16,7 +16,7 @@ NAME = "pretrained:ant"
 
 def test_names_of_models_are_no_emoji():
     out = io.StringIO()
-    printer = console.terminal(80, file=out)
+    printer = console.terminal(width=80, file=out)
     table = Table("error [m]", title=f"[0] {NAME}")
     table.add_row(NAME)
     printer.print(NAME, "[rad/s]")
