@@ -42,6 +42,10 @@ def test_the_time_left_follows_the_pace(time: Time):
     assert clock.left == pytest.approx(90)
     time.now += 20  # nothing new, but time passes
     assert clock.words == "1:10 left"
+    time.now += 80  # a part that takes longer than all that was expected
+    assert clock.words == ""
+    clock.update(1.0)
+    assert clock.words == "0:00 left"
 
 
 def test_resumed_work_is_judged_by_its_own_pace(time: Time):

@@ -261,11 +261,12 @@ class Clock:
 
     @property
     def left(self) -> float | None:
-        """Time left [s]; None while unknown."""
+        """Time left [s]; None while unknown, also where a part takes longer than all that was expected."""
         if self._first is None or self._last[0] <= self._first[0]:
             return None
         (before, begun), (done, at) = self._first, self._last
-        return max(0.0, (1.0 - done) * (at - begun) / (done - before) - (time.monotonic() - at))
+        left = (1.0 - done) * (at - begun) / (done - before) - (time.monotonic() - at)
+        return max(0.0, left) if left > 0.0 or done >= 1.0 else None
 
     @property
     def passed(self) -> float:
