@@ -62,8 +62,8 @@ FULL = {
     "commands": 320,
 }
 SHORT = {
-    "broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15, "mistakes": 60, "robots": 60,
-    "logs": 30, "commands": 32,
+    "broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15, "mistakes": 30, "robots": 60,
+    "logs": 30, "commands": 16,
 }  # fmt: skip
 NAMES = {
     "broken": "broken inputs", "kills": "kills over ten verbs", "disk": "disk faults", "writers": "pairs of writers",
