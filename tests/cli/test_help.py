@@ -88,6 +88,21 @@ def test_right_arguments_are_bound(arguments: str):
     assert bound.keywords["minutes"] is None
 
 
+def test_a_flag_of_several_values_that_is_given_again_adds_to_them():
+    words = "adapt ant --data a.h5 --known a=1 b=2 --out run --known=c=3 --seed 1 --seed 2"
+    bound = parse(VERBS["adapt"].call, "neurodyn adapt", shlex.split(words)[1:])
+    assert bound is not None
+    assert bound.keywords["known"] == ("a=1", "b=2", "c=3")
+    assert (bound.args, str(bound.keywords["out"]), bound.keywords["seed"]) == (("ant",), "run", 2)
+
+
+def test_a_flag_that_is_repeated_for_several_values_takes_one_each():
+    words = "a --dynamics b --dynamics c --seed 3"
+    bound = parse(VERBS["compare"].call, "neurodyn compare", shlex.split(words))
+    assert bound is not None
+    assert bound.keywords["dynamics"] == ("b", "c")
+
+
 def test_numbers_below_zero_and_a_dash_are_values():
     control = "a1 --planner mpc --command -0.3 -.1 0 --json -"
     bound = parse(VERBS["control"].call, "neurodyn control", shlex.split(control))

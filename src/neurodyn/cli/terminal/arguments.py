@@ -95,6 +95,7 @@ def parse(verb: Callable[..., None], command: str, words: Sequence[str]) -> "fun
         return functools.partial(verb, *args, **kwargs)
 
     _require_text(words)
+    words = _merge_repeated(verb, words)
     # The parser reads the signature but calls a function that only binds, so that the verb's own errors stay separate.
     signature, (description, meanings, examples) = inspect.signature(verb), help_of(verb)
     bind.__signature__ = signature  # type: ignore[attr-defined]
@@ -124,6 +125,35 @@ def parse(verb: Callable[..., None], command: str, words: Sequence[str]) -> "fun
         if one.required and given.get(one.name) == ():
             raise InputError(f"{command.partition(' ')[2]}: missing {one} (see {command} --help)")
     return bound
+
+
+def _merge_repeated(verb: Callable[..., None], words: Sequence[str]) -> list[str]:
+    """Add the values of a flag that takes several, and is given again, to those before, which the parser would drop."""
+    from tyro.conf import UseAppendAction
+
+    several: set[str] = set()
+    for given in inspect.signature(verb).parameters.values():
+        parts = list(_parts(given.annotation))
+        any_number = any(get_origin(one) is tuple and Ellipsis in get_args(one) for one in parts)
+        if any_number and not any(one in parts for one in get_args(UseAppendAction[int])[1:]):
+            several.update(Argument(given).flags)
+    groups: list[list[str]] = [[]]
+    first: dict[str, list[str]] = {}
+    current = groups[0]
+    for word in words:
+        flag, equals, value = word.partition("=")
+        spelt = flag.replace("_", "-")
+        if spelt in several:
+            if spelt not in first:
+                groups.append(first.setdefault(spelt, [flag]))
+            current = first[spelt]
+            current += [value] if equals else []
+        elif flag.startswith("--"):
+            current = [word]
+            groups.append(current)
+        else:
+            current.append(word)
+    return [word for group in groups for word in group]
 
 
 def _require_sound(verb: Callable[..., None], words: Sequence[str], meanings: dict[str, str]) -> None:
