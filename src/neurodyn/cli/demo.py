@@ -41,8 +41,8 @@ def demo(
 ) -> None:
     """Show a policy fail on a robot that differs from its declaration, adapt the model, and train one that works.
 
-    The robot is a stand-in in plain MuJoCo. This takes about a minute and a half; --world-model and --policy about one
-    each, --neural five.
+    The robot is a stand-in in plain MuJoCo. This takes 100 s on two cores; --world-model and --policy take
+    about a minute each, --neural five.
 
     Args:
         neural: Instead, train a neural cartpole on simulator data and evaluate it against that simulator.
