@@ -338,6 +338,10 @@ def _overlapping(frames: Tensor, length: int) -> Tensor:
     return frames.as_strided((rows - length, (length + 1) * width), (width, 1))
 
 
+Places = tuple[np.ndarray, np.ndarray]
+"""Episodes of windows and the store rows at which they start, shape [n] each, int64."""
+
+
 class _WindowSource:
     """Makes windows of L = `length` frames, on `device`, of rows of a store and of what it knows by episode.
 
@@ -474,21 +478,20 @@ class WindowSampler:
 
     def draw(self) -> Windows:
         """Return the next batch."""
-        numbers, rows, starts = self._pick()
+        (episodes, first), rows, starts = self._pick()
         frames = _overlapping(rows, self._index.length).index_select(0, starts[self.rows])
-        return self._source.windows(frames, *self._index.places(numbers[self.rows]))
+        return self._source.windows(frames, episodes[self.rows], first[self.rows])
 
-    def _pick(self) -> tuple[np.ndarray, Tensor, Tensor]:
-        """Draw windows: their numbers in the index [B], rows of the store [N, width], and the first row of each [B]."""
+    def _pick(self) -> tuple[Places, Tensor, Tensor]:
+        """Draw windows: their places, rows of the store [N, width], and the first of these rows of each window [B]."""
         if self._stream is not None:
             return self._stream.pick(self._generator, self.batch)
-        numbers = torch.randint(self._index.count, (self.batch,), generator=self._generator).numpy()
-        starts = self._index.rows(numbers)
+        places = self._index.places(torch.randint(self._index.count, (self.batch,), generator=self._generator).numpy())
         if isinstance(self._rows, Tensor):
-            return numbers, self._rows, torch.from_numpy(starts).to(self._rows.device)
+            return places, self._rows, torch.from_numpy(places[1]).to(self._rows.device)
         states = self._index.length + 1
-        rows = torch.from_numpy(take(self._rows, starts, states))
-        return numbers, rows.flatten(0, 1), states * torch.arange(self.batch)
+        rows = torch.from_numpy(take(self._rows, places[1], states))
+        return places, rows.flatten(0, 1), states * torch.arange(self.batch)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the random generator and of the stream."""
@@ -533,8 +536,8 @@ class WindowIndex:
         if skip is not None:
             self._shift = self._shift + skip
 
-    def places(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the episodes of windows and the store rows at which they start, shape [n] each, int64."""
+    def places(self, numbers: np.ndarray) -> Places:
+        """Return where windows begin."""
         place = np.searchsorted(self._ends, numbers, side="right")
         return self._episodes[place], self._shift[place] + self._stride * numbers
 
@@ -568,7 +571,7 @@ class RowStream:
         self._loaded, self.drawn = 0, 0
         self._read_until(held)
 
-    def pick(self, random: torch.Generator, count: int) -> tuple[np.ndarray, Tensor, Tensor]:
+    def pick(self, random: torch.Generator, count: int) -> tuple[Places, Tensor, Tensor]:
         """Draw `count` windows with replacement, after replacing the blocks that are due; see `WindowSampler._pick`."""
         self._read_until(self._blocks_due())
         place = torch.randint(len(self._held), (count,), generator=random).numpy()
@@ -576,9 +579,10 @@ class RowStream:
         block = self._held[place]
         first = self._bounds[block]
         numbers = first + (share * (self._bounds[block + 1] - first) >> 30)
-        starts = torch.from_numpy(place * self._size + self._index.rows(numbers) - self._first[block])
+        places = self._index.places(numbers)
+        starts = torch.from_numpy(place * self._size + places[1] - self._first[block])
         self.drawn += count
-        return numbers, self._rows.flatten(0, 1), starts
+        return places, self._rows.flatten(0, 1), starts
 
     def resume(self, drawn: int) -> None:
         """Continue after `drawn` windows; rereads the blocks that were in memory."""
