@@ -84,3 +84,9 @@ def test_what_cannot_be_written_is_bad_input(target: str, tmp_path: Path, monkey
 def test_where_no_lock_can_be_made_nobody_else_is_writing():
     with pytest.raises(InputError, match="/proc/run: cannot be written"):
         take(Path("/proc/run"))
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="has no folder without files of its own")
+def test_a_place_where_no_file_can_be_made_is_not_called_locked():
+    with pytest.raises(InputError, match="/proc/x: cannot be written"), exclusive("/proc/x"):
+        raise AssertionError

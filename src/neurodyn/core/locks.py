@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -77,8 +78,8 @@ def _require_lockable(place: Path, target: str | Path) -> None:
     if place.exists():
         return
     try:
-        place.touch()
-        place.unlink(missing_ok=True)
+        with tempfile.TemporaryFile(dir=place.parent):  # of no name, which another process may be about to lock
+            pass
     except OSError as error:
         raise unwritable(target, describe_os_error(error)) from None
 
