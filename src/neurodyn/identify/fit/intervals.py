@@ -235,9 +235,7 @@ def shift_towards(residuals: Residuals, point: Point, errors: Tensor) -> Tensor:
     gradients = gradient_at(point), gradient_at(point, errors)  # of one Jacobian, and so of its model's errors
     parts = [reduce(residuals, replace(normal, gradient=one)) for one in gradients]
     (full, before), (_, after) = (assemble(residuals, matrix, gradient, point) for matrix, gradient, _ in parts)
-    bound = torch.zeros(len(full[0]), dtype=torch.bool)
-    bound[: residuals.parameters] = residuals.space.at_active_bound(point.x[0], before[0, : residuals.parameters])
-    return -(pseudo_inverse(full[0], bound) @ (after - before)[0])[: residuals.parameters]
+    return _newton_step(residuals, point, full[0], before[0], (after - before)[0])
 
 
 def moves_of_starts(residuals: Residuals, point: Point) -> Tensor:
@@ -247,7 +245,7 @@ def moves_of_starts(residuals: Residuals, point: Point) -> Tensor:
     The others are those by an error of all estimates at once, of one deviation in each direction: a wrong model errs
     alike in all windows, where errors of independent starts would cancel.
     """
-    normal, n, first = residuals.normal(point), residuals.parameters, residuals.initials
+    normal, first = residuals.normal(point), residuals.initials
     spread = residuals.windows.spread
     assert spread is not None
     roots = spread[:, 0]
@@ -256,10 +254,8 @@ def moves_of_starts(residuals: Residuals, point: Point) -> Tensor:
 
     def solved(gradient: Tensor, without: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         matrix, reduced, _ = reduce(residuals, replace(normal, gradient=gradient))
-        full, right = assemble(residuals, matrix, reduced, point)
-        bound = torch.zeros_like(right[0], dtype=torch.bool)
-        bound[:n] = residuals.space.at_active_bound(point.x[0], right[0, :n])
-        return -(pseudo_inverse(full[0], bound) @ (right[0] - without))[:n], right[0]
+        full, right = (part[0] for part in assemble(residuals, matrix, reduced, point))
+        return _newton_step(residuals, point, full, right, right - without), right
 
     nothing = torch.zeros_like(normal.gradient)
     priors, moves = solved(nothing)[1], [solved(normal.gradient)[0]]
@@ -268,6 +264,13 @@ def moves_of_starts(residuals: Residuals, point: Point) -> Tensor:
         pull[0, :, -first:] = -deviations[k] * inverse[..., k]
         moves.append(solved(pull, priors)[0])
     return torch.stack(moves)
+
+
+def _newton_step(residuals: Residuals, point: Point, full: Tensor, right: Tensor, pull: Tensor) -> Tensor:
+    """Return the step of coordinates [n] that undoes a pull; those that the gradient `right` keeps at bounds stay."""
+    n, bound = residuals.parameters, torch.zeros_like(right, dtype=torch.bool)
+    bound[:n] = residuals.space.at_active_bound(point.x[0], right[:n])
+    return -(pseudo_inverse(full, bound) @ pull)[:n]
 
 
 def correlations(covariance: Tensor) -> Tensor:
