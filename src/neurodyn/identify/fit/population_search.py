@@ -37,8 +37,7 @@ def _local_searches(residuals: Residuals, iterations: int, x: Tensor) -> tuple[T
 
 def _costs(residuals: Residuals, start: Point, x: Tensor) -> tuple[Tensor, ...]:
     """Return the costs of candidates x, shape [S, n], with everything else from one point."""
-    local, initial = (part.expand(len(x), *part.shape[1:]) for part in (start.local, start.initial))
-    return (residuals.cost(Point(x, local, initial)),)
+    return (residuals.cost(start.at(x)),)
 
 
 @contextmanager

@@ -90,6 +90,10 @@ class Point:
         """Return some of the sets."""
         return Point(self.x[rows], self.local[rows], self.initial[rows])
 
+    def at(self, x: Tensor) -> "Point":
+        """Return sets with other coordinates, shape [S, n], and everything else of this point's one set."""
+        return Point(x, *(part.expand(len(x), *part.shape[1:]) for part in (self.local, self.initial)))
+
     @classmethod
     def joined(cls, points: Sequence["Point"]) -> "Point":
         """Return the sets of several points, one after another."""

@@ -389,8 +389,7 @@ class Fitting:
         if not len(tried):
             return False
         point = self.start(residuals)
-        sets = Point(tried, *(part.expand(len(tried), *part.shape[1:]) for part in (point.local, point.initial)))
-        costs, cost = residuals.cost(sets), float(residuals.cost(point))
+        costs, cost = residuals.cost(point.at(tried)), float(residuals.cost(point))
         best = int(costs.argmin())
         if not float(costs[best]) < (1.0 - self.settings.progress) * cost:
             return False
@@ -404,16 +403,11 @@ class Fitting:
         if not len(tried):
             return
         point = self.start(residuals)
-
-        def costs(x: Tensor) -> Tensor:
-            return residuals.cost(Point(x, *(p.expand(len(x), *p.shape[1:]) for p in (point.local, point.initial))))
-
-        cost = float(residuals.cost(point))
-        better = tried[costs(tried) < cost]
+        better = tried[residuals.cost(point.at(tried)) < float(residuals.cost(point))]
         if len(better):
             together = self.x + (better - self.x).sum(0)
             tried = torch.cat([better, together[None]])
-            self.x = tried[int(costs(tried).argmin())]
+            self.x = tried[int(residuals.cost(point.at(tried)).argmin())]
 
     def probe(self, residuals: Residuals) -> None:
         """Move each coordinate of the floor by itself while the cost falls (`probe_coordinates`)."""
