@@ -163,17 +163,17 @@ class _MotionSearch:
             if (found := self._safe(torch.where(kept, best.waves, waves))) is not None:
                 pool.append(found)
                 choice = self.widths.parts(choice.target, [one.gained for one in pool], self._seconds, self._most)
-        safe: list[MotionCandidate | None] = [None] * len(pool)
+        safe = [False] * len(pool)
         while pool:
             choice = self._choose(pool)
-            new = next((k for k in choice.order if safe[k] is None), None)
+            new = next((k for k in choice.order if not safe[k]), None)
             if new is None:
                 return self._write(pool, choice, out)
             sampled = self._safe(pool[new].waves, pool[new].share, sampled=True)
             if sampled is None:
                 del pool[new], safe[new]
             else:
-                pool[new] = safe[new] = sampled
+                pool[new], safe[new] = sampled, True
         return self._nothing()
 
     def _choose(self, pool: Sequence[MotionCandidate]) -> PartChoice:
@@ -351,11 +351,10 @@ class _MotionSearch:
         if text:
             share = torch.ones(self.spec.nu, dtype=torch.float64)
             for command, role in enumerate(self.roles):
-                excess_of = None if role.joint is None else float(worst[role.joint])
-                if excess_of is None:
+                if role.joint is None:
                     share[command] = _SMALLER
-                elif excess_of > 1.0:
-                    share[command] = min(_LEAST_STEP, 0.97 / excess_of)
+                elif (beyond := float(worst[role.joint])) > 1.0:
+                    share[command] = min(_LEAST_STEP, 0.97 / beyond)
             return text, share.clamp_min(0.3)
         return self._end_fault(joints, rates), None
 
