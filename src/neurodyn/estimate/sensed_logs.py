@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.sensors import Sensor, Stream, stream_columns
+from neurodyn.core.description.sensors import Sensor, Stream, places_of
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.store import Store
@@ -44,7 +44,6 @@ def sensed_runs(
     settings = msgspec.structs.replace(settings, beside=beside | settings.beside)
     attitudes = [stream for stream in header.streams if stream.kind == "orientation"]
     attitude = next((x for x in attitudes if _on_base(sensors.get(x.name), header)), None)
-    names = stream_columns(header.streams)
     runs = []
     for episode in range(len(store.table)):
         rows = slice(int(store.offsets[episode]), int(store.offsets[episode + 1]))
@@ -53,7 +52,7 @@ def sensed_runs(
 
         def part(stream: Stream, read: np.ndarray = read) -> np.ndarray:
             sensor = mounted if stream is imu else sensors.get(stream.name)
-            values = read[:, [names.index(column) for column in stream.columns]]
+            values = read[:, places_of(stream, header.streams)]
             return values if sensor is None else _early(values, sensor.delay / spec.dt)
 
         inertial = part(imu)
@@ -91,8 +90,7 @@ def _touching(one: SensorBeside, store: Store) -> SensorBeside:
     """Return a sensor with the reading beyond which a foot touches: of forces, a share of the largest usual one."""
     if one.stream.kind != "foot_force" or store.measured is None:
         return one
-    names = stream_columns(store.header.streams)
-    read = np.asarray(store.measured)[:, [names.index(column) for column in one.stream.columns]]
+    read = np.asarray(store.measured)[:, places_of(one.stream, store.header.streams)]
     known = read[np.isfinite(read)]
     usual = float(np.quantile(known, 0.95)) if len(known) else 0.0
     return msgspec.structs.replace(one, touching=_FOOT_SHARE * usual)

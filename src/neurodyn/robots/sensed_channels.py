@@ -10,7 +10,7 @@ import dataclasses
 import msgspec
 import numpy as np
 
-from neurodyn.core.description.sensors import Sensor, Stream, stream_columns
+from neurodyn.core.description.sensors import Sensor, Stream, places_of
 from neurodyn.core.description.spec import Channel
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.floating import rotate
@@ -38,12 +38,11 @@ def with_sensed_channels(robot: Robot, store: Store, where: str) -> Store:
             f"{where}: its base is unmeasured, and a world model needs its angular velocity and the direction of "
             f"gravity; its streams are {kinds}; valid: a gyroscope or imu, and an orientation"
         )
-    names = stream_columns(header.streams)
     imu = sensors.get(spin.name, Sensor(kind=spin.kind))
 
     def read(stream: Stream) -> np.ndarray:
         assert store.measured is not None
-        return np.asarray(store.measured, float)[:, [names.index(column) for column in stream.columns]]
+        return np.asarray(store.measured, float)[:, places_of(stream, header.streams)]
 
     angular = _in_base(imu, read(spin)[:, :3])
     own = sensors.get(attitude.name, Sensor(kind="orientation", quaternion=imu.quaternion))

@@ -147,6 +147,12 @@ def stream_columns(streams: tuple[Stream, ...]) -> tuple[str, ...]:
     return tuple(column for stream in streams for column in stream.columns)
 
 
+def places_of(stream: Stream, streams: tuple[Stream, ...]) -> list[int]:
+    """Return the places of the columns of a stream among those of several, side by side."""
+    names = stream_columns(streams)
+    return [names.index(column) for column in stream.columns]
+
+
 class Sensor(Config, frozen=True):
     """A sensor on a robot."""
 
