@@ -84,8 +84,19 @@ def complaint(code: int | None, output: Path) -> str | None:
         return f"exit code {code}: {text.strip().splitlines()[-1:]}"
     if "Traceback" in text:
         return f"traceback: {text.strip().splitlines()[-1:]}"
-    said = [line for line in text.splitlines() if line.startswith("neurodyn: ") and "note:" not in line]
+    said = complaints(text)
     return None if code == 0 or len(said) == 1 else f"exit code 2 with {len(said)} lines"
+
+
+def complaints(text: str) -> list[str]:
+    """Return the lines of a command's output that say what is wrong: those that are no notes."""
+    return [line for line in text.splitlines() if line.startswith("neurodyn: ") and "note:" not in line]
+
+
+def place_of(error: BaseException) -> str:
+    """Return the file and line in which an error was raised."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(place.filename).name}:{place.lineno}"
 
 
 def whole(target: Path) -> str | None:

@@ -12,7 +12,6 @@ import os
 import random
 import re
 import shutil
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ import numpy as np
 import yaml
 
 from _broken import SETTINGS
-from _faults import damaged
+from _faults import complaints, damaged, place_of
 from _refusals import SAYS_VALID
 from neurodyn import tasks
 from neurodyn.cli.main import run
@@ -270,11 +269,10 @@ def _run(words: list[str], place: Path, mutation: Mutation, paths: list[str]) ->
     except Began:
         code = 0
     except BaseException as error:
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__} at {Path(at.filename).name}:{at.lineno}: {str(error)[:200]}"
+        return f"{type(error).__name__} at {place_of(error)}: {str(error)[:200]}"
     finally:
         os.chdir(here)
-    lines = [line for line in errors.getvalue().splitlines() if line.startswith("neurodyn: ") and "note:" not in line]
+    lines = complaints(errors.getvalue())
     after = dict(_contents(place))
     lost = [name for name, content in before.items() if after.get(name) != content]
     if lost:

@@ -9,10 +9,10 @@ import contextlib
 import io
 import random
 import re
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+from _faults import complaints, place_of
 from neurodyn.cli.main import run
 
 ROWS, WIDTH = 6, 80
@@ -50,9 +50,8 @@ def refused(mistake: Mistake, folder: Path) -> str | None:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run(mistake.arguments)
     except BaseException as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {str(error)[:200]}"
-    lines = [line for line in err.getvalue().splitlines() if line.startswith("neurodyn: ") and "note:" not in line]
+        return f"{type(error).__name__} at {place_of(error)}: {str(error)[:200]}"
+    lines = complaints(err.getvalue())
     if code != 2:
         return f"exit code {code}: {' | '.join(lines)[-200:]}"
     if len(lines) != 1:

@@ -5,13 +5,13 @@ import contextlib
 import io
 import json
 import re
-import traceback
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
 import yaml
 
+from _faults import complaints, place_of
 from _generated_logs import DrawnLog, drawn_log
 from _known_motion import difference, write_robot
 from _refusals import ROWS, SAYS_VALID, WIDTH
@@ -42,8 +42,7 @@ def check_log(number: int, draw: Random, folder: Path) -> tuple[str, str | None]
     try:
         return what, _refused(log, robot, folder) if log.refused else _read(log, robot, folder)
     except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        return what, f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {error}"
+        return what, f"{type(error).__name__} at {place_of(error)}: {error}"
 
 
 def _refused(log: DrawnLog, robot: Path, folder: Path) -> str | None:
@@ -160,9 +159,7 @@ def _command(*arguments: str) -> Said:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = run(list(arguments))
-    text = out.getvalue() + err.getvalue()
-    lines = [one for one in err.getvalue().splitlines() if one.startswith("neurodyn: ") and "note:" not in one]
-    return Said(code, lines, text)
+    return Said(code, complaints(err.getvalue()), out.getvalue() + err.getvalue())
 
 
 def _unclear(found: Said) -> str | None:
