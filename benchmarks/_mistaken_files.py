@@ -3,6 +3,7 @@
 
 import random
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,16 +11,24 @@ import numpy as np
 from _refusals import Mistake, misspelled
 
 
-def mistaken_urdf(file: Path, draw: random.Random, arguments: list[str]) -> Mistake:
-    """Make a mistake in a URDF."""
+def _drawn_place(
+    file: Path, draw: random.Random
+) -> tuple[str, Callable[[str], re.Match[str]], Callable[[re.Match[str], str], None]]:
+    """Return the text of a file, and functions that draw a place in it by a pattern, and that replace a place."""
     text = file.read_text()
-
-    def replace(match: re.Match[str], new: str) -> None:
-        file.write_text(text[: match.start()] + new + text[match.end() :])
 
     def one(pattern: str) -> re.Match[str]:
         return draw.choice(list(re.finditer(pattern, text, re.DOTALL)))
 
+    def replace(match: re.Match[str], new: str) -> None:
+        file.write_text(text[: match.start()] + new + text[match.end() :])
+
+    return text, one, replace
+
+
+def mistaken_urdf(file: Path, draw: random.Random, arguments: list[str]) -> Mistake:
+    """Make a mistake in a URDF."""
+    text, one, replace = _drawn_place(file, draw)
     kind = draw.randrange(11)
     if kind < 2:
         match = one(r'<(parent|child) link="(\w+)"/>')
@@ -72,14 +81,8 @@ def mistaken_urdf(file: Path, draw: random.Random, arguments: list[str]) -> Mist
 
 def mistaken_mjcf(file: Path, draw: random.Random, arguments: list[str]) -> Mistake:
     """Make a mistake in MJCF."""
-    text, kind = file.read_text(), draw.randrange(10)
-
-    def replace(match: re.Match[str], new: str) -> None:
-        file.write_text(text[: match.start()] + new + text[match.end() :])
-
-    def one(pattern: str) -> re.Match[str]:
-        return draw.choice(list(re.finditer(pattern, text, re.DOTALL)))
-
+    text, one, replace = _drawn_place(file, draw)
+    kind = draw.randrange(10)
     if kind < 2:
         match = one(r' (pos|axis|range|damping|armature|size|mass|fromto|contype|friction)="')
         wrong = misspelled(match[1], draw)
