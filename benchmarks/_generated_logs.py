@@ -158,7 +158,7 @@ def _table(d: Drawing, form: str) -> DrawnLog:
     tables = []
     gapped = d.chance(0.25, "missing values")
     for _ in range(count):
-        run_motion = motion if not tables else _other_phase(motion, d)
+        run_motion = motion if not tables else Motion(d.kind, d.draw)
         d.blind = []
         time = d.clock(d.draw.uniform(2.0, 3.5), step, uneven=stamped)
         columns = {name: np.asarray(make(run_motion, time), float) for name, make in values.items()}
@@ -209,10 +209,6 @@ def _joined(tables: list, reset: bool) -> tuple[np.ndarray, dict[str, np.ndarray
     runs = np.concatenate([np.full(len(time), k) for k, (time, _) in enumerate(tables)])
     joined = {name: np.concatenate([columns[name] for _, columns in tables]) for name in tables[0][1]}
     return np.concatenate(moved), joined | {"run": runs}
-
-
-def _other_phase(motion: Motion, d: Drawing) -> Motion:
-    return Motion(motion.kind, d.draw)
 
 
 def _blank(d: Drawing, columns: dict[str, np.ndarray], time: np.ndarray, names: list[str]) -> None:
@@ -282,14 +278,15 @@ def _table_columns(d: Drawing, motion: Motion, form: str) -> tuple[list[str], Va
     for name in ("temperature_1", "battery_V", "raw_counts"):
         if d.draw.random() < 0.3:
             values[name] = lambda m, t: 20.0 + np.sin(t)
-    listed = [entry["column"] for part in ("q", "qd", "control") for entry in _entries(d.tree[part])]
+    listed = [entry["column"] for part in ("q", "qd", "control") for entry in entries_of(d.tree[part])]
     base = d.tree.get("floating", {}).get("base", {})
     listed += [base[part] for part in ("position", "quaternion", "linear_velocity", "angular_velocity") if part in base]
     named = {name for one in listed for name in ([one] if isinstance(one, str) else one)}
     return [name for name in values if name in named or name.partition("[")[0] in named], values
 
 
-def _entries(part: Any) -> list[dict[str, Any]]:
+def entries_of(part: Any) -> list[dict[str, Any]]:
+    """Return the entries of columns in a part of a map ("q", "qd" or "control"); none if it is differentiated."""
     return [one for one in part.values() if isinstance(one, dict)] if isinstance(part, dict) else []
 
 

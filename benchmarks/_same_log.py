@@ -12,7 +12,7 @@ from typing import NamedTuple
 import yaml
 
 from _faults import complaints, place_of
-from _generated_logs import DrawnLog, drawn_log
+from _generated_logs import DrawnLog, drawn_log, entries_of
 from _known_motion import difference, write_robot
 from _refusals import ROWS, SAYS_VALID, WIDTH
 from neurodyn.cli.main import run
@@ -107,7 +107,7 @@ def _drafted(log: DrawnLog, robot: Path, folder: Path, draft: Path) -> str | Non
         return None
     if found.code:
         return (wrong := _unclear(found)) and f"draft: {wrong}"
-    if any(_UNKNOWABLE & set(entry) for part in ("q", "qd", "control") for entry in _entries(log.tree[part])):
+    if any(_UNKNOWABLE & set(entry) for part in ("q", "qd", "control") for entry in entries_of(log.tree[part])):
         return None
     what = difference(Store.open(out), log.runs)
     return f"draft: {what}" if what and not _named(what, draft.read_text(), log) else None
@@ -131,10 +131,6 @@ def _named(what: str, text: str, log: DrawnLog) -> bool:
                 continue
             return False
     return True
-
-
-def _entries(part: dict | str) -> list[dict]:
-    return [one for one in part.values() if isinstance(one, dict)] if isinstance(part, dict) else []
 
 
 def _tells_all(entry: dict) -> bool:
