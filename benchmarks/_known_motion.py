@@ -102,16 +102,16 @@ class Motion:
 
     def pose(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return position of the origin [T, 3], and rotation [T, 4], scalar last."""
-        size, rate, phase = self._body.T
-        values = size * np.sin(np.outer(t, rate) + phase)
-        yaw, pitch, roll = (2.0 * values[:, 3], values[:, 4], values[:, 5])
-        return values[:, :3] + np.array([0.0, 0.0, 1.0]), _of_angles(roll, pitch, yaw)
+        return self._waves(t)[:, :3] + np.array([0.0, 0.0, 1.0]), _of_angles(*self.angles(t).T)
 
     def angles(self, t: np.ndarray) -> np.ndarray:
         """Return roll, pitch, yaw [rad], shape [T, 3]."""
-        size, rate, phase = self._body.T
-        values = size * np.sin(np.outer(t, rate) + phase)
+        values = self._waves(t)
         return np.stack([values[:, 5], values[:, 4], 2.0 * values[:, 3]], 1)
+
+    def _waves(self, t: np.ndarray) -> np.ndarray:
+        size, rate, phase = self._body.T
+        return size * np.sin(np.outer(t, rate) + phase)
 
     def twist(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the velocity of the origin and the angular velocity in world axes, shapes [T, 3]."""
@@ -243,12 +243,9 @@ def _of_episode(run: KnownRun, start: float, q: np.ndarray, qd: np.ndarray, cont
 def _losses(run: KnownRun, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return what interpolation loses of each coordinate: where rows miss the frames, and by differentiation."""
     fine = np.linspace(at[0] - 2 * DT, at[-1] + 2 * DT, 4 * len(at) + 20)
-    speed = np.abs(run.motion.qd(fine)).max(0)
-    third, jerk = (np.abs(np.gradient(np.gradient(np.gradient(x, fine, axis=0), fine, axis=0), fine, axis=0)).max(0)
-                   if n == 3 else np.abs(np.gradient(np.gradient(x, fine, axis=0), fine, axis=0)).max(0)
-                   for x, n in ((run.motion.q(fine), 3), (run.motion.qd(fine), 2)))  # fmt: skip
+    speed, rough = _largest(run.motion.qd(fine), fine, 0), _largest(run.motion.q(fine), fine, 1)
+    third, jerk = _largest(run.motion.q(fine), fine, 3), _largest(run.motion.qd(fine), fine, 2)
     step_q, step_qd = (max(_step(one, at) for one in (run.clocks[name], *run.others)) for name in ("q", "qd"))
-    rough = np.abs(np.gradient(run.motion.q(fine), fine, axis=0)).max(0)
     loss_q = 1.5 * step_q**3 * third / 24 + rough * run.rounding
     loss_qd = 1.5 * step_qd**2 * jerk / 8 + jerk * run.rounding + speed * run.rounding
     if run.differentiated:
@@ -258,10 +255,17 @@ def _losses(run: KnownRun, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return loss_q, loss_qd
 
 
+def _largest(values: np.ndarray, time: np.ndarray, order: int) -> np.ndarray:
+    """Return the largest derivative of an order, of each column."""
+    for _ in range(order):
+        values = np.gradient(values, time, axis=0)
+    return np.abs(values).max(0)
+
+
 def _loss_of_slopes(run: KnownRun, at: np.ndarray, chosen) -> np.ndarray:
     fine = np.linspace(at[0] - 2 * DT, at[-1] + 2 * DT, 4 * len(at) + 20)
     slopes = run.motion.qd(fine)
-    jerk = np.abs(np.gradient(np.gradient(slopes, fine, axis=0), fine, axis=0)).max(0)[chosen]
+    jerk = _largest(slopes, fine, 2)[chosen]
     step = float(np.diff(run.clocks["q"]).clip(None, 0.1).max())
     span = max(run.differentiated, step)
     return (span + step) ** 2 * jerk + np.abs(slopes).max() * (run.rounding / DT + 2e-6)
