@@ -131,8 +131,8 @@ def _joint_states(d: Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: K
     kind = "sensor_msgs/msg/JointState"
     for at, (half, time) in enumerate(zip(halves, times, strict=True)):
         q, qd = motion.q(time), motion.qd(time)
-        hole = (0.4 * seconds, 0.4 * seconds + 0.3) if lost and at == 0 else (0.0, 0.0)
-        inside = np.flatnonzero((time > hole[0]) & (time < hole[1])) if lost and at == 0 else np.zeros(0, int)
+        hole = 0.4 * seconds
+        inside = np.flatnonzero((time > hole) & (time < hole + 0.3) & (lost and at == 0))
         if len(inside):
             d.blind.append((float(time[inside[0] - 1]), float(time[inside[-1] + 1])))
             d.tree["missing"] = "gap"
@@ -207,26 +207,25 @@ def _base(d: Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: KnownRun,
     def three(values: np.ndarray, what: str = "Vector3") -> Any:
         return bag.make(f"geometry_msgs/msg/{what}", **dict(zip("xyz", values.tolist(), strict=True)))
 
+    def twist_of(row: int) -> Any:
+        linear, angular = (three(values[f"{part}_velocity"][row]) for part in ("linear", "angular"))
+        return bag.make("geometry_msgs/msg/Twist", linear=linear, angular=angular)
+
     for row, t in enumerate(time.tolist()):
         turn = bag.make(
             "geometry_msgs/msg/Quaternion", **dict(zip("xyzw", values["quaternion"][row].tolist(), strict=True))
         )
         pose = bag.make("geometry_msgs/msg/Pose", position=three(values["position"][row], "Point"), orientation=turn)
         if kind == "odometry":
-            twist = bag.make("geometry_msgs/msg/Twist", linear=three(values["linear_velocity"][row]),
-                             angular=three(values["angular_velocity"][row]))  # fmt: skip
-            none = np.zeros(36)
+            twist, none = twist_of(row), np.zeros(36)
             bag.add(clocks.log(t), "/odom", "nav_msgs/msg/Odometry", clocks.stamp(t), child_frame_id="base",
                     pose=bag.make("geometry_msgs/msg/PoseWithCovariance", pose=pose, covariance=none),
                     twist=bag.make("geometry_msgs/msg/TwistWithCovariance", twist=twist, covariance=none))  # fmt: skip
         else:
             bag.add(clocks.log(t), "/base/pose", "geometry_msgs/msg/PoseStamped", clocks.stamp(t), pose=pose)
     for row, t in enumerate(other.tolist() if kind != "odometry" else []):
-        twist = bag.make("geometry_msgs/msg/Twist", linear=three(values["linear_velocity"][row]),
-                         angular=three(values["angular_velocity"][row]))  # fmt: skip
-        bag.add(
-            clocks.log(t), "/base/twist", "geometry_msgs/msg/TwistStamped", clocks.stamp(t, second=True), twist=twist
-        )
+        bag.add(clocks.log(t), "/base/twist", "geometry_msgs/msg/TwistStamped", clocks.stamp(t, second=True),
+                twist=twist_of(row))  # fmt: skip
     pose_at, twist_at = (
         ("/odom.pose.pose", "/odom.twist.twist") if kind == "odometry" else ("/base/pose.pose", "/base/twist.twist")
     )
