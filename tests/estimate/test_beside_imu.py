@@ -17,6 +17,7 @@ from neurodyn.estimate.settings import SensorBeside
 from neurodyn.estimate.smoother import BaseProblem
 from neurodyn.estimate.track import SIZE, BaseTrack
 from neurodyn.geometry import rotation
+from tests.estimate.test_smoother import differences
 from tests.estimate.tripod import IMU, SETTINGS, hop, model, tracked_log
 
 TURNED = (0.1830127, 0.1830127, 0.6830127, 0.6830127)
@@ -69,12 +70,7 @@ def test_residuals_have_the_derivatives_of_differences(name: str):
 
     moment = BaseMoment(track, problem.inertial.spin, spin, problem.legs, problem.mounting, SETTINGS)
     jacobian = torch.cat([j for _, j in MEASUREMENTS[one.stream.kind](moment, read, one)], -2)
-    columns = []
-    for k in range(SIZE):
-        step = torch.zeros(1, run.frames, SIZE, dtype=torch.float64)
-        step[..., k] = 1e-5
-        columns.append((residual(track.moved(step)) - residual(track.moved(-step))) / 2e-5)
-    numeric = torch.stack(columns, -1)
+    numeric = differences(residual, track, slice(None))
     first = 3 if name == "feet" else 0  # the spin turns with the base in the formula of a foot's velocity
     torch.testing.assert_close(jacobian[..., first:], numeric[..., first:], atol=1e-4, rtol=1e-4)
 

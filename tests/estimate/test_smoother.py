@@ -30,7 +30,7 @@ def _problem() -> tuple[BaseProblem, BaseTrack]:
     return problem, problem.first().moved(error)
 
 
-def _differences(residual_of, track: BaseTrack, frames: slice) -> Tensor:
+def differences(residual_of, track: BaseTrack, frames: slice) -> Tensor:
     """Derivatives of residuals by the errors of some frames, by central differences."""
     columns = []
     for k in range(SIZE):
@@ -50,9 +50,9 @@ def test_standing_legs_have_the_derivatives_of_differences():
 
     (_, height), (_, speed) = residuals(track)
     torch.testing.assert_close(
-        height, _differences(lambda x: residuals(x)[0][0], track, slice(None)), atol=1e-4, rtol=1e-4
+        height, differences(lambda x: residuals(x)[0][0], track, slice(None)), atol=1e-4, rtol=1e-4
     )
-    numeric = _differences(lambda x: residuals(x)[1][0], track, slice(None))
+    numeric = differences(lambda x: residuals(x)[1][0], track, slice(None))
     # The spin turns with the base in the formula.
     torch.testing.assert_close(speed[..., 3:], numeric[..., 3:], atol=1e-4, rtol=1e-4)
 
@@ -64,7 +64,7 @@ def test_inertial_steps_have_the_derivatives_of_differences():
     track = BaseTrack(near.quaternion, track.velocity, track.height, track.gyroscope, track.accelerometer)
     _, here, following = inertial_errors(track, *given).whitened()
     for t in (3, 8):
-        numeric = _differences(lambda x: inertial_errors(x, *given).whitened()[0], track, slice(t, t + 1))
+        numeric = differences(lambda x: inertial_errors(x, *given).whitened()[0], track, slice(t, t + 1))
         off = numeric[:, t] - here[:, t]
         scale = here[:, t].abs().amax((-1, -2), keepdim=True)
         # The vertical velocity's small dependence on the rotation is left out; rotations are small within frames.
@@ -79,7 +79,7 @@ def test_predictions_of_the_model_have_the_derivatives_of_differences():
         higher = track.height + lifted
         moved = BaseTrack(track.quaternion, track.velocity, higher, track.gyroscope, track.accelerometer)
         seen = problem.model.residuals(moved, problem.inertial, problem.sensed, None)
-        numeric = _differences(
+        numeric = differences(
             lambda x: problem.model.residuals(x, problem.inertial, problem.sensed, None).residual,
             moved,
             slice(0, None, 2),
