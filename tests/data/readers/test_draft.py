@@ -44,6 +44,7 @@ KNEE = ["/joint_states.position[knee]", "/joint_states.velocity[knee]", "/joint_
 SIMULATED = [*numbered("qpos", 8), *numbered("qvel", 7), "ctrl[0]"]
 ISAAC = [*numbered("states/root_pose", 7), *numbered("states/root_velocity", 6)]
 TRACKED = messages("/camera.pose")
+LEG = StateSpec(robot="leg", joints=(JointSpec(name="knee", kind="revolute"),), controls=("knee",), dt=0.01)
 
 
 @pytest.mark.parametrize(
@@ -103,8 +104,7 @@ def test_a_log_without_the_pose_of_the_base_is_refused():
     ],
 )
 def test_units_that_names_tell_are_drafted(position, velocity, effort, units):
-    robot = StateSpec(robot="leg", joints=(JointSpec(name="knee", kind="revolute"),), controls=("knee",), dt=0.01)
-    map_ = infer_map(Columns(position, velocity, effort, "t"), "mcap", robot)
+    map_ = infer_map(Columns(position, velocity, effort, "t"), "mcap", LEG)
     assert isinstance(map_.qd, dict)
     assert isinstance(map_.control, dict)
     assert (map_.q["knee"].unit, map_.qd["knee"].unit, map_.control["knee"].unit) == units
@@ -112,8 +112,7 @@ def test_units_that_names_tell_are_drafted(position, velocity, effort, units):
 
 def test_a_current_is_no_torque():
     names = Columns("t", "knee_pos", "knee_vel", "knee_current_mA")
-    robot = StateSpec(robot="leg", joints=(JointSpec(name="knee", kind="revolute"),), controls=("knee",), dt=0.01)
-    doubts = draft_map(names, "csv", names.topics(), robot).doubts
+    doubts = draft_map(names, "csv", names.topics(), LEG).doubts
     assert any("knee_current_mA: a current is no torque; give its `scale`" in one for one in doubts)
 
 
@@ -127,7 +126,6 @@ def test_a_current_is_no_torque():
 )
 def test_columns_of_the_same_meaning_are_doubted(names, told):
     columns = Columns("t", *names)
-    robot = StateSpec(robot="leg", joints=(JointSpec(name="knee", kind="revolute"),), controls=("knee",), dt=0.01)
-    doubts = [one for one in draft_map(columns, "csv", columns.topics(), robot).doubts if "same meaning" in one]
+    doubts = [one for one in draft_map(columns, "csv", columns.topics(), LEG).doubts if "same meaning" in one]
     assert len(doubts) == bool(told)
     assert all(one.startswith(told) for one in doubts)
