@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SHAC learns, resumes bitwise, and shares its policies with PPO."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 import torch
@@ -34,6 +36,12 @@ class Smooth(Mass):
     """The mass, through which gradients pass."""
 
     differentiable = True
+
+
+def shac(folder: Path, initial: Path | None = None, **changes: float) -> ShacLearner:
+    """A learner of the smooth mass, from the policy of a folder or a random one."""
+    settings = msgspec.structs.replace(TINY, **changes)
+    return ShacLearner(PolicyTrainingJob(Hold(), here(Smooth), folder, settings, initial=initial))
 
 
 @pytest.mark.trains
@@ -109,7 +117,7 @@ class TestWarmStart:
     def test_shac_from_ppo(self, tmp_path):
         first = tmp_path / "first"
         train_policy(Hold(), here(Smooth), first, PPO)
-        learner = ShacLearner(PolicyTrainingJob(Hold(), here(Smooth), tmp_path / "second", TINY, initial=first))
+        learner = shac(tmp_path / "second", first)
         learner.begin(TrainState())
         self.same(learner, first)
         seen = torch.randn(5, 3)
@@ -118,8 +126,7 @@ class TestWarmStart:
     def test_a_critic_of_another_discount_is_not_taken_over(self, tmp_path):
         first = tmp_path / "first"
         train_policy(Hold(), here(Smooth), first, PPO)
-        other = msgspec.structs.replace(TINY, gamma=0.9)
-        learner = ShacLearner(PolicyTrainingJob(Hold(), here(Smooth), tmp_path / "second", other, initial=first))
+        learner = shac(tmp_path / "second", first, gamma=0.9)
         fresh = learner.critic.mlp[0].weight.clone()
         learner.begin(TrainState())
         self.same(learner, first)
@@ -138,7 +145,7 @@ class TestWarmStart:
     def test_a_policy_without_its_critic_waits_for_one(self, tmp_path, monkeypatch):
         network = policy_config(Hold(), TINY.network).build()
         monkeypatch.setattr("neurodyn.policy.learners.learner.load_policy", lambda _: (None, network))
-        learner = ShacLearner(PolicyTrainingJob(Hold(), here(Smooth), tmp_path / "second", TINY, initial=tmp_path))
+        learner = shac(tmp_path / "second", tmp_path)
         learner.begin(TrainState())
         before = {name: value.clone() for name, value in learner.actor.mlp.state_dict().items()}
         critic = learner.critic.mlp[0].weight.clone()
@@ -155,16 +162,14 @@ def test_its_critic_is_one_that_planners_take(tmp_path, monkeypatch):
     config, policy = load_policy(tmp_path)
     assert policy(torch.zeros(2, len(config.observations))).shape == (2, 1)
     saved = artifacts.read_tree(tmp_path / "state", "training")["learner"]["critic_state_dict"]
-    learner = ShacLearner(PolicyTrainingJob(Hold(), here(Smooth), tmp_path / "second", TINY))
+    learner = shac(tmp_path / "second")
     learner.critic.load_state_dict(saved)
     seen = torch.randn(4, 3)
     torch.testing.assert_close(load_critic(str(tmp_path), Hold())(seen), 2.0 * learner.critic({"policy": seen})[:, 0])
 
 
 def test_the_mean_of_the_policies_is_played(tmp_path):
-    learner = ShacLearner(
-        PolicyTrainingJob(Hold(), here(Smooth), tmp_path, msgspec.structs.replace(TINY, average=0.75))
-    )
+    learner = shac(tmp_path, average=0.75)
     learner.begin(TrainState())
     expected = learner.network.layers[0].weight.clone()
     for _ in range(3):
@@ -178,9 +183,7 @@ def test_entropy_keeps_noise(tmp_path):
     noises = []
     for entropy in (0.0, 10.0):
         torch.manual_seed(0)
-        learner = ShacLearner(
-            PolicyTrainingJob(Hold(), here(Smooth), tmp_path, msgspec.structs.replace(TINY, entropy=entropy))
-        )
+        learner = shac(tmp_path, entropy=entropy)
         learner.begin(TrainState())
         for _ in range(4):
             learner.step(0.0, TrainState())
@@ -191,9 +194,7 @@ def test_entropy_keeps_noise(tmp_path):
 def test_noise_lasts_as_long_as_asked_and_is_as_strong(tmp_path):
     torch.manual_seed(0)
     for correlation in (0.0, 0.7):
-        learner = ShacLearner(
-            PolicyTrainingJob(Hold(), here(Smooth), tmp_path, msgspec.structs.replace(TINY, correlation=correlation))
-        )
+        learner = shac(tmp_path, correlation=correlation)
         seen = torch.zeros(500, len(Hold().observations))
         with torch.no_grad():
             noise = torch.stack([a - mean for a, mean in (learner.act(seen) for _ in range(60))]) / learner.noise()
