@@ -27,27 +27,31 @@ int main(void) {{
 """
 
 
+def compiled(unit: CUnit, driver: str, folder: Path, *, double: bool = True) -> Path:
+    """Write a unit and the source of its driver into a folder; return the program."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in {**CODE["c"](unit, "unit"), "driver.c": driver}.items():
+        (folder / name).write_text(text)
+    precise = f"-DUNIT_DOUBLE={int(double)}"
+    command = [compiler, *FLAGS, precise, "unit.c", "driver.c", "-o", "driver", "-lm"]
+    subprocess.run(command, cwd=folder, check=True)
+    return folder / "driver"
+
+
 class Program:
     """A compiled unit; rows of numbers go in and come out, in double precision."""
 
     def __init__(self, unit: CUnit, folder: Path, function: str | None = None, *, double: bool = True) -> None:
-        compiler = shutil.which("gcc") or shutil.which("cc")
-        if compiler is None:
-            pytest.skip("needs a C compiler")
         self._one = unit.functions[0]
         if function is not None:
             self._one = next(one for one in unit.functions if one.name == function)
         one = self._one  # others take time to compile, and alone the first uses tables and networks
         used = tuple(other for other in unit.functions if other is one or f"@_{other.name}(" in one.body)
         unit = replace(unit, functions=used, helpers=unit.helpers if unit.functions[0] in used else "")
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in CODE["c"](unit, "unit").items():
-            (folder / name).write_text(text)
-        (folder / "driver.c").write_text(self._driver(unit, self._one))
-        self._path = folder / "driver"
-        precise = f"-DUNIT_DOUBLE={int(double)}"
-        command = [compiler, *FLAGS, precise, "unit.c", "driver.c", "-o", "driver", "-lm"]
-        subprocess.run(command, cwd=folder, check=True)
+        self._path = compiled(unit, self._driver(unit, self._one), folder, double=double)
 
     def _driver(self, unit: CUnit, one: CFunction) -> str:
         arrays = [array for array in (*one.given, *one.results) if array.width]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policies as checkpoints of rsl_rl: its own OnPolicyRunner loads them strictly, and acts as ours; and back again."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -21,13 +20,12 @@ from neurodyn.cli.main import run
 from neurodyn.core.errors import InputError
 from neurodyn.interop import import_policy
 from neurodyn.interop.c_code.policies import policy_unit
-from neurodyn.interop.formats import CODE
 from neurodyn.interop.onnx import export_policy
 from neurodyn.interop.policies import export_rsl_rl
 from neurodyn.policy.artifact import PolicyNetwork, load_policy, policy_config, save_policy
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.tasks import load
-from tests.interop.c_programs import FLAGS
+from tests.interop.c_programs import compiled
 
 STATE = "actor_state_dict"
 
@@ -140,15 +138,9 @@ def in_onnx(policy: Path, rows: torch.Tensor, begins: torch.Tensor) -> np.ndarra
 
 
 def in_c(policy: Path, rows: torch.Tensor, begins: torch.Tensor) -> np.ndarray:
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
-    for name, text in {**CODE["c"](policy_unit(str(policy)), "unit"), "driver.c": ACTOR}.items():
-        (policy / name).write_text(text)
-    built = [compiler, *FLAGS, "-DUNIT_DOUBLE=1", "unit.c", "driver.c", "-o", "driver", "-lm"]
-    subprocess.run(built, cwd=policy, check=True)
+    program = compiled(policy_unit(str(policy)), ACTOR, policy)
     given = torch.cat([begins[:, None].double(), rows.double()], 1).numpy()
-    found = subprocess.run([policy / "driver"], input=given.tobytes(), capture_output=True, check=True)
+    found = subprocess.run([program], input=given.tobytes(), capture_output=True, check=True)
     return np.frombuffer(found.stdout).reshape(-1, 1)
 
 

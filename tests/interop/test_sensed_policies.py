@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exported policies of sensors act like torch on the readings of whole episodes, with resets, in C and in ONNX."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,13 +10,12 @@ import torch
 
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.interop.c_code.policies import policy_unit
-from neurodyn.interop.formats import CODE
 from neurodyn.interop.onnx import export_policy
 from neurodyn.policy.artifact import ActingPolicy, load_policy, policy_config, save_policy
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.tasks import load
 from neurodyn.tasks.sensing import GRAVITY, GYROSCOPE
-from tests.interop.c_programs import FLAGS
+from tests.interop.c_programs import compiled
 
 STEPS = 1000
 NETWORKS = [{"history": 5}, {"recurrent": "gru", "memory": 12}, {"history": 3, "with_actions": True}]
@@ -85,9 +83,6 @@ def actions_of(task, network, values, begins):
 @pytest.mark.parametrize("network", NETWORKS, ids=["history", "gru", "actions"])
 @pytest.mark.parametrize("name", ["ant-run", "anymal-velocity", "planar-run"])
 def test_c_acts_on_readings_as_torch_does(tmp_path, name, network):
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
     folder = saved(tmp_path / "policy", name, **network)
     config, torch_policy = load_policy(folder)
     task, unit = load(name, "sensors"), policy_unit(str(folder))
@@ -96,24 +91,19 @@ def test_c_acts_on_readings_as_torch_does(tmp_path, name, network):
     assert not any(array.name.endswith("linear_velocity") for array in observe.given)
     values, begins = episodes(task, observe.given)
     wanted, _ = actions_of(task, torch_policy, values, begins)
-    for file, text in CODE["c"](unit, "unit").items():
-        (tmp_path / file).write_text(text)
-    (tmp_path / "driver.c").write_text(
-        DRIVER.format(
-            declared=" ".join(f"unit_real {array.name}[{array.width}];" for array in observe.given),
-            read=" ".join(
-                f"for (int i = 0; i < {array.width}; ++i) {{ if (fread(&x, sizeof x, 1, stdin) != 1) return 1; "
-                f"{array.name}[i] = (unit_real)x; }}"
-                for array in observe.given
-            ),
-            passed=", ".join(array.name for array in observe.given),
-            observations=len(config.observations), actions=len(config.actions),
-        )
+    driver = DRIVER.format(
+        declared=" ".join(f"unit_real {array.name}[{array.width}];" for array in observe.given),
+        read=" ".join(
+            f"for (int i = 0; i < {array.width}; ++i) {{ if (fread(&x, sizeof x, 1, stdin) != 1) return 1; "
+            f"{array.name}[i] = (unit_real)x; }}"
+            for array in observe.given
+        ),
+        passed=", ".join(array.name for array in observe.given),
+        observations=len(config.observations), actions=len(config.actions),
     )  # fmt: skip
-    built = [compiler, *FLAGS, "-DUNIT_DOUBLE=1", "unit.c", "driver.c", "-o", "driver", "-lm"]
-    subprocess.run(built, cwd=tmp_path, check=True)
+    program = compiled(unit, driver, tmp_path)
     rows = np.concatenate([begins[:, None].double(), *(values[array.name] for array in observe.given)], 1)
-    found = subprocess.run([tmp_path / "driver"], input=rows.tobytes(), capture_output=True, check=True)
+    found = subprocess.run([program], input=rows.tobytes(), capture_output=True, check=True)
     acted = np.frombuffer(found.stdout).reshape(STEPS, -1)
     np.testing.assert_allclose(acted, wanted, atol=1e-6)
     assert wanted.std() > 0.05
