@@ -15,7 +15,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -39,18 +39,17 @@ def _verb(name: str, called: Callable[..., None]) -> str:
         lines += ["```sh", examples, "```\n"]
     rows = [_row(one, meanings.get(one.name, "")) for one in inspect.signature(called).parameters.values()]
     if rows:
-        lines += ["|argument|default|meaning|", "|---|---|---|", *rows, ""]
+        lines.append(_table("argument|default|meaning", rows))
     return "\n".join(lines)
 
 
-def _row(one: inspect.Parameter, meaning: str) -> str:
+def _row(one: inspect.Parameter, meaning: str) -> tuple[str, ...]:
     flag = one.name.strip("_").replace("_", "-")
     shown = f"`{flag.upper()}`" if one.kind is one.POSITIONAL_ONLY else f"`--{flag}`"
     unset = one.default in (inspect.Parameter.empty, None, (), False)
     valid = ", ".join(_literals(one.annotation))
     more = f" ({valid})" if valid and valid not in meaning else ""
-    cells = (shown, "" if unset else f"`{one.default}`", f"{meaning}{more}".replace("|", "\\|"))
-    return f"|{'|'.join(cells)}|"
+    return shown, "" if unset else f"`{one.default}`", f"{meaning}{more}".replace("|", "\\|")
 
 
 def _literals(annotation: Any) -> list[str]:
@@ -77,10 +76,9 @@ def _result(path: Path) -> str:
     lines = [f"## {_title(path)}\n"]
     lines += [f"{machine}; {versions}{f'; commit `{commit}`' if commit else ''}.\n"]
     lines += ["```sh", command, "```\n"] if script.is_file() else []
-    lines += ["|figure|value|", "|---|---|"]
     figures = {**found.get("figures", {}), **found.get("ratios", {})}
-    lines += [f"|`{name}`|{value:.4g}|" for name, value in figures.items() if isinstance(value, int | float)]
-    return "\n".join([*lines, ""])
+    rows = [(f"`{name}`", f"{value:.4g}") for name, value in figures.items() if isinstance(value, int | float)]
+    return "\n".join([*lines, _table("figure|value", rows)])
 
 
 def _commit(path: Path) -> str:
@@ -111,7 +109,7 @@ def _with_overview(page: str, table: str) -> str:
     return head + _BEGIN + table + _END + rest.split(_END)[1]
 
 
-def _table(head: str, rows: list[tuple[str, ...]]) -> str:
+def _table(head: str, rows: Sequence[tuple[str, ...]]) -> str:
     columns = "|".join("---" for _ in head.split("|"))
     return "\n".join([f"|{head}|", f"|{columns}|", *(f"|{'|'.join(row)}|" for row in rows)]) + "\n"
 
