@@ -111,19 +111,18 @@ def write_logs(one: StandIn, seed: int, folder: Path) -> tuple[Path, Path, Path]
             read = np.concatenate([log["gyroscope"], force, log["attitude"]], 1)
             labels = {"run": [k], "split": [int(splits[k])]}
             unknown = np.full((count, 7), np.nan), np.full((count, 6), np.nan)
-            length = {"length": count - 1}
             write(without, np.concatenate([unknown[0], log["q"]], 1), np.concatenate([unknown[1], log["qd"]], 1),
-                  log["control"], labels, length, read)  # fmt: skip
-            write(tracked, noisy_q, noisy_qd, log["control"], labels, length, None)
+                  log["control"], labels, read)  # fmt: skip
+            write(tracked, noisy_q, noisy_qd, log["control"], labels, None)
             for name_, values in (("q", states), ("qd", rates)):
                 truth.setdefault(name_, []).append(values)
     np.savez(paths[2], **{name_: np.concatenate(values) for name_, values in truth.items()})
     return paths
 
 
-def write(writer: StoreWriter, q, qd, control, labels, length, read) -> None:
+def write(writer: StoreWriter, q, qd, control, labels, read) -> None:
     """Append a run."""
-    table = episode_table([length["length"]], status=Status.LOG, **labels)
+    table = episode_table([len(q) - 1], status=Status.LOG, **labels)
     writer.append_rows(
         q.astype(np.float32), qd.astype(np.float32), control.astype(np.float32), table,
         measured=None if read is None else read.astype(np.float32),
