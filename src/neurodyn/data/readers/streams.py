@@ -107,7 +107,7 @@ def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Lo
             "`clock: log` where their headers have different clocks"
         )
     resampled = np.stack([_resample(series, time, what, columns.max_gap) for series in values], axis=1)
-    for series in {id(series.value): series for series in values}.values():
+    for series in values:
         resampled[_in_hole(series, time, columns.max_gap)] = np.nan
     lost = [series.time[~np.isfinite(series.value)] for series in values]
     return _Signals(time, resampled, np.unique(np.concatenate(lost)))
