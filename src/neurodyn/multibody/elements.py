@@ -86,9 +86,8 @@ class ElementStep:
         if tree.links[index].joint.kind != "free" or memory is None:
             raise InputError(f"element {self.element.name!r}: joint {joint!r} is not free; valid: that of a free base")
         dofs = tree.v_of(index, list(range(len(motion.qd))))
-        turn = motion.poses[index].rotation.T
         errors = [motion.scope(f"innovation.qd.{motion.qd_names[dof]}") for dof in dofs]
-        push, spin = (tree.rotated_to_body(index, turn @ array(part)) for part in (errors[:3], errors[3:]))
+        push, spin = (motion.to_body(index, array(part)) for part in (errors[:3], errors[3:]))
         kept = []
         for axis, error in zip(("x", "y", "z", "turn_x", "turn_y", "turn_z"), [*push, *spin], strict=True):
             name = f"{QUANTITY}{self.element.name}.{axis}"
