@@ -135,9 +135,7 @@ def _c(unit: "CUnit", name: str) -> dict[str, str]:
     return c_files(unit, name)
 
 
-@CODE.register("c-base-filter")
-def _base_filter(unit: "CUnit", name: str) -> dict[str, str]:
-    return _c(unit, name)
+CODE.add("c-base-filter", _c)
 
 
 @CODE.register("cpp-header")
