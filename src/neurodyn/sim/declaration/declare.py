@@ -318,7 +318,8 @@ class _Draft:
         """Set the ranges of states for data and evaluation."""
         nominal, stands = self.tree["nominal"], self.stands
         q: dict[str, list[float]] = {}
-        slow = damped_speeds(self.robot(sampling={}, reset={}))
+        robot = self.robot(sampling={}, reset={})
+        slow = damped_speeds(robot)
         lifts: dict[str, bool] = {}
         if stands and not self.facts.floating:
             lifts = lifting_joints(self.facts.joints, self.layout, held_by_damping(slow))
@@ -360,20 +361,20 @@ class _Draft:
         }
         self.tree["reset"] = {"q": reset_q | places, "qd": quiet} if stands or places else {"qd": quiet}
         if (self.facts.floating and stands) or lifts:
-            self._heights(lifts)
+            self._heights(robot, lifts)
         elif self.facts.floating:
             position = self.facts.joints[0].position
             height = [round(position[2], 3)] * 2 if position is not None else [1.0, 1.0]
             self.tree["sampling"] |= {"height": height, "rotation": 3.1415}
             self.tree["reset"] |= {"height": height}
 
-    def _heights(self, lifts: dict[str, bool]) -> None:
+    def _heights(self, robot: Robot, lifts: dict[str, bool]) -> None:
         """Set heights of a floating base, or of what joints lift, at which random poses are mostly clear of the ground.
 
         `lifts` says of each joint that lifts whether it lifts the robot, and not an object beside it.
         """
         for section, tilt, fraction, over in (("sampling", 0.4, 0.1, 0.5), ("reset", 0.1, 0.5, 0.05)):
-            ranges, robot = self.tree[section]["q"], self.robot(sampling={}, reset={})
+            ranges = self.tree[section]["q"]
             if not lifts:
                 needed = clear_heights(robot, self.layout, ranges, 0.0, tilt=tilt)
                 self.tree[section] |= {"height": _range(needed, fraction, self.height * (1 + over)), "tilt": tilt}
