@@ -40,6 +40,11 @@ class CheckResult(Result, frozen=True):
     findings: list[CheckFinding]
     figures: Figures | None = None
 
+    @property
+    def fails(self) -> bool:
+        """Whether a row fails."""
+        return any(finding.verdict == "fails" for finding in self.findings)
+
 
 def no_fault(what: str) -> CheckResult:
     """Return a result of one row with nothing to complain about."""

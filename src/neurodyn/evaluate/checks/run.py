@@ -62,9 +62,7 @@ class RobotCheck(Result, frozen=True):
     @property
     def failed(self) -> list[str]:
         """Names of the checks with a row that fails."""
-        return [
-            name for name, check in self.checks.items() if any(finding.verdict == "fails" for finding in check.findings)
-        ]
+        return [name for name, check in self.checks.items() if check.fails]
 
     def plain(self) -> dict[str, Any]:
         """Return plain data, including the verdict."""
@@ -99,7 +97,7 @@ def check(request: CheckRequest) -> RobotCheck:
     return _run_checks(request, tuple(CHECKS))
 
 
-def _run_checks(request: CheckRequest, names: tuple[str, ...]) -> RobotCheck:
+def _run_checks(request: CheckRequest, names: tuple[str, ...], *, until_failure: bool = False) -> RobotCheck:
     for name in ("worlds", "frames", "threads"):
         if (value := getattr(request, name)) < 1:
             raise InputError(f"{name} is {value}; valid: at least 1")
@@ -115,6 +113,8 @@ def _run_checks(request: CheckRequest, names: tuple[str, ...]) -> RobotCheck:
         for number, name in enumerate(names):
             with stage(number / len(names), (number + 1) / len(names), name.replace("_", " ")):
                 results[name] = _run_one(CHECKS[name], subject)
+            if until_failure and results[name].fails:
+                break
     return RobotCheck(
         robot=robot.name, ground=subject.scenario.name, worlds=request.worlds, frames=request.frames,
         seed=request.seed, dt=robot.dt, simulator=to_dict(robot.simulator), checks=results,
@@ -150,14 +150,13 @@ class Acceptance:
         """Return a line on the checks that a robot's simulator fails; None if it passes."""
         names = [name for name in CHECKS if name not in _SLOW]
         request = CheckRequest(robot, worlds=_WORLDS, frames=_FRAMES)
-        if self._failed is None:
-            result = _run_checks(request, tuple(names))
+        failed = self._failed
+        if failed is not None:
+            names.sort(key=lambda name: (name not in failed, name == _LONG))
+        result = _run_checks(request, tuple(names), until_failure=failed is not None)
+        if failed is None:
             self._failed = result.failed
-            return _refusal(result)
-        for name in sorted(names, key=lambda name: (name not in (self._failed or ()), name == _LONG)):
-            if (refused := _refusal(_run_checks(request, (name,)))) is not None:
-                return refused
-        return None
+        return _refusal(result)
 
 
 def _refusal(result: RobotCheck) -> str | None:
