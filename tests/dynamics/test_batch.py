@@ -57,7 +57,7 @@ def test_tensors_are_kept_as_they_are():
         (lambda: Control(torque=torch.zeros(2, 1), target=torch.zeros(2, 2)), r"Control.target has shape \[2, 2\]"),
         (lambda: Step(STATE, contacts=torch.zeros(2, 1)), r"Step.contacts has shape \[2, 1\] beside state of 3 worlds"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_refused_in_one_line(build, words: str):
     with pytest.raises(InputError, match=words):
         build()

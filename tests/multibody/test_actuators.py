@@ -173,7 +173,7 @@ def test_a_thruster_pushes_in_the_frame_of_its_body():
         '<inertial pos="0 0 0" mass="2" diaginertia=".02 .03 .025"/><body pos=".1 0 .2" quat=".8 .6 0 0">'
         '<site name="s" pos="0 .1 0" quat="1 0 .2 0"/></body></body></worldbody><actuator>'
         '<motor name="a" site="s" gear="0 .3 2 0 0 .1"/></actuator></mujoco>'
-    )  # fmt: skip
+    )
     link = Link(
         joint=machines.joint("base", "free"), mass=2.0, com=(0.0, 0.0, 0.0), inertia=(0.02, 0.03, 0.025, 0, 0, 0)
     )

@@ -100,7 +100,7 @@ def test_a_command_is_taken_to_have_been_there_before_the_start():
         (Drive(kind="pd", kp=10.0, kd=0.5), 2.0, 10.0 * 3.0 - 1.0),
         (Drive(kind="pd", kp=10.0, kd=0.0, bias=0.5), 0.0, 30.0),
     ],
-)  # fmt: skip
+)
 def test_a_stage_is_its_equation(drive, qd, torque):
     made = engine(drive)
     state = torch.tensor([[0.0, qd] + [0.0] * made.memory], dtype=F64)

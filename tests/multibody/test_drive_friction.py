@@ -71,7 +71,7 @@ def external(q: float) -> float:
         ({"square_load_external": 0.5}, lambda m, e, rest: 0.5 * e * e * rest * (m * e < 0 and abs(e) < abs(m))),
         ({"square_load_motor": 0.5}, lambda m, e, rest: 0.5 * m * m * rest * (m * e < 0 and abs(m) < abs(e))),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("contact", [None, "soft"])
 @pytest.mark.parametrize("motor", [2.0, 0.4, -0.5])
 def test_friction_is_its_law(numbers, friction, contact, motor):

@@ -38,7 +38,7 @@ def test_poses_and_gravities_are_those_of_all_worlds_or_of_each(cartpole):
         (lambda robot: Writer(robot).require(["hinge.colour"]), "parameter 'hinge.colour': Nobody's worlds"),
         (lambda robot: Writer(robot).require(["contact.friction"]), "parameter 'contact.friction'"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_refused_by_name(cartpole, call, message):
     with pytest.raises(InputError, match=message):
         call(cartpole)

@@ -78,9 +78,9 @@ def roll_along(
         environments: Environments of the log (`recorded_environments`); None for the dynamics' own.
         batch: Largest number of windows at once, to bound memory; None for all.
     """
-    return Trajectory.joined([
-        follow(dynamics, starts_of(part, dynamics, environments)) for part in windows.batches(batch)
-    ])  # fmt: skip
+    return Trajectory.joined(
+        [follow(dynamics, starts_of(part, dynamics, environments)) for part in windows.batches(batch)]
+    )
 
 
 def starts_of(windows: Windows, dynamics: Dynamics, environments: RecordedEnvironments | None = None) -> "RolloutBatch":

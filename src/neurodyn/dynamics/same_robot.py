@@ -130,7 +130,5 @@ def as_torques(robot: Robot, store: Store) -> Store:
     q, qd, control = (torch.from_numpy(store.columns(name, frames)) for name in ("q", "qd", "control"))
     torque = pd_torque(spec, q, qd, control, kp, kd)
     control.copy_(torch.minimum(torch.maximum(torque, -most), most))
-    header = msgspec.structs.replace(
-        store.header, spec=msgspec.structs.replace(spec, control_kind="torque"), drives={}
-    )  # fmt: skip
+    header = msgspec.structs.replace(store.header, spec=msgspec.structs.replace(spec, control_kind="torque"), drives={})
     return dataclasses.replace(store, header=header, frames=frames)

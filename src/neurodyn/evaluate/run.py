@@ -96,9 +96,7 @@ def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Toss
             raise InputError("--ground and --stability are for roll-outs beside the simulator; leave out --data")
         model, start, robot, store = open_along_log(run, data, request.device)
         declared = _declared_simulator(model, robot, store, resolve_threads(request.threads))
-        logged = beside_log(
-            model, robot, store, split=chosen_split(store, request.split), declared=declared, **amounts
-        )  # fmt: skip
+        logged = beside_log(model, robot, store, split=chosen_split(store, request.split), declared=declared, **amounts)
         return msgspec.structs.replace(logged, data=", ".join(data), start=start)
     if request.split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")

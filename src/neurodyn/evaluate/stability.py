@@ -128,9 +128,7 @@ def _run(
     bounds: PlausibleBounds,
 ) -> _Watch:
     count = start.worlds
-    watch = _Watch(
-        torch.ones(count, dtype=torch.bool), torch.full((count,), -torch.inf), torch.zeros(count), bounds
-    )  # fmt: skip
+    watch = _Watch(torch.ones(count, dtype=torch.bool), torch.full((count,), -torch.inf), torch.zeros(count), bounds)
     here = start.to(model.device)
     carry, state, frame = model.begin(here, environment.to(model.device)), here, 0
     for piece in pieces:

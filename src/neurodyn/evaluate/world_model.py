@@ -179,7 +179,7 @@ def forecast_log(
         noise=noise,
         events=events,
         failures=failures,
-    )  # fmt: skip
+    )
 
 
 def _require_same(model: WorldModel, others: Mapping[str, WorldModel], store: Store) -> None:

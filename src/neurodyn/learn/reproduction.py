@@ -33,7 +33,7 @@ from neurodyn.learn.manifest import (
     model_checksums,
     read_manifest,
     verb_of,
-)  # fmt: skip
+)
 from neurodyn.learn.metrics import best_metric
 from neurodyn.learn.plan import TrainingPlan
 from neurodyn.learn.requests import ReproduceRequest

@@ -115,9 +115,7 @@ def _add_samples(result: LogEvaluation, material: ReportMaterial, robot: Robot) 
     if not robot.spec.floating:
         where = RecordedEnvironments(store, names=[one.name for one in model.conditions])
         forecasts = {"model": model_forecast(model, where)}
-        material.whole = whole_runs(
-            forecasts, store, split, frames=result.about.horizon, past=model.spec.context
-        )  # fmt: skip
+        material.whole = whole_runs(forecasts, store, split, frames=result.about.horizon, past=model.spec.context)
 
 
 @_add_samples.register

@@ -15,9 +15,7 @@ from tests.multibody import machines
 
 F64 = torch.float64
 JOINTS = ("shoulder", "elbow")
-PD = {
-    "shoulder": Drive(kind="pd", kp=20.0, kd=1.0, updates=1), "elbow": Drive(kind="pd", kp=8.0, kd=0.4, updates=1)
-}  # fmt: skip
+PD = {"shoulder": Drive(kind="pd", kp=20.0, kd=1.0, updates=1), "elbow": Drive(kind="pd", kp=8.0, kd=0.4, updates=1)}
 LIMITED = {
     "shoulder": Drive(kind="pd", kp=20.0, kd=1.0, effort_limit=0.5),
     "elbow": Drive(kind="pd", kp=20.0, kd=1.0, effort_limit=100.0),

@@ -188,9 +188,7 @@ def test_an_aged_input_is_what_the_quantity_was():
         before = state
         carry, step = made.step(carry, before, Control(torque=torque[:, frame]))
         state = step.state
-    half = HybridDynamics(
-        msgspec.structs.replace(made.spec, dt=0.005), made.mechanism, EngineConfig(substeps=1), ()
-    )  # fmt: skip
+    half = HybridDynamics(msgspec.structs.replace(made.spec, dt=0.005), made.mechanism, EngineConfig(substeps=1), ())
     first = State(path.q[:, 0], path.qd[:, 0])
     middle = made_half(made, first, torque[:, 0])
     now = State(path.q[:, 2], path.qd[:, 2])

@@ -222,9 +222,7 @@ def test_several_logs_train_one_model_and_their_ranges_are_joined(robot: Robot, 
     with pytest.raises(InputError, match=r"was trained on the log calm.h5, which is gone; name one with --data"):
         training_log(tmp_path / "run")
     with pytest.raises(Stopped):
-        train_world_model(
-            robot, "spring", mixture.names, mixture, tmp_path / "half", settings, callbacks=[StopAt(7)]
-        )  # fmt: skip
+        train_world_model(robot, "spring", mixture.names, mixture, tmp_path / "half", settings, callbacks=[StopAt(7)])
     train_world_model(robot, "spring", mixture.names, mixture, tmp_path / "half", settings, resume=True)
     whole, half = ((tmp_path / name / "model" / "model.safetensors").read_bytes() for name in ("run", "half"))
     assert whole == half

@@ -135,7 +135,7 @@ def test_drives_become_the_actuators_that_they_were_read_from():
         '<position name="k" site="nozzle" refsite="still" gear="1 0 0 0 .5 0" kp="3"/>'
         '<motor name="l" cranksite="nozzle" slidersite="still" cranklength=".3" gear="2"/>'
         '<adhesion name="m" body="hand" gain="3" ctrlrange="0 2"/>'
-    )  # fmt: skip
+    )
     drives = read(whole).drives
     joints = [{"name": "float", "kind": "free"}, *(
         {"name": name, "kind": "revolute" if name == "turn" else "prismatic"}

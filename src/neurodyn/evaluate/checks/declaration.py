@@ -116,5 +116,5 @@ def check_log(subject: Subject) -> CheckResult:
         )  # fmt: skip
     figures = LogErrors(
         split=words, rollouts=starts.count, by_horizon=comparison.by_horizon, baselines=comparison.baselines
-    )  # fmt: skip
+    )
     return CheckResult(findings=findings, figures=figures)

@@ -161,7 +161,7 @@ def train(job: TrainingJob[Settings]) -> TrainState:
         )  # fmt: skip
         config = ModelConfig(
             kind="neural", net=settings.net, encoding=encoding.config, robot=job.robot_name, members=settings.members
-        )  # fmt: skip
+        )
     torch.manual_seed(derive_seed(settings.seed, "weights"))
     scene = None if header.contact_points is None or robot.ground is None else robot.grounds[robot.ground]
     model_spec = ModelSpec(

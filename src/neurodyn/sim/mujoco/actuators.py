@@ -157,9 +157,7 @@ class _DriveReader:
         law = biases[:3] if bias == mujoco.mjtBias.mjBIAS_AFFINE else [0.0, 0.0, 0.0]
         if gains[0] > 0 and law[:2] == [0.0, -gains[0]] and law[2] <= 0 and not any(slopes):
             return {"kind": "servo", "kp": gains[0], **({"kd": -law[2]} if law[2] else {})}
-        numbers = {
-            "offset": law[0], "kp": -law[1], "kd": -law[2], "per_position": slopes[0], "per_velocity": slopes[1]
-        }  # fmt: skip
+        numbers = {"offset": law[0], "kp": -law[1], "kd": -law[2], "per_position": slopes[0], "per_velocity": slopes[1]}
         return {"kind": "affine", "per_command": gains[0], **{name: x for name, x in numbers.items() if x}}
 
     def _muscle(self, number: int, gains: list[float], bias: Any, biases: list[float]) -> Muscle:
