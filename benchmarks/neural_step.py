@@ -35,7 +35,7 @@ from neurodyn.geometry import Ground
 from neurodyn.nets import NetConfig, Transformer, build_predictor
 from neurodyn.robots import ContactPointSelection, load
 from neurodyn.sim import ReferenceSimulator, build, contact_point_layout, mechanism
-from neurodyn.sim.newton_articulation import newton_articulation
+from neurodyn.sim.newton.articulation import newton_articulation
 from neurodyn.solvers import SolverNeural
 from rollout_cache import WindowRecompute
 

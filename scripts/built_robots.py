@@ -9,7 +9,7 @@ version; tests/sim/test_articulation.py compares the files.
 
 from neurodyn.robots import Robot, is_installed, load, names, ships
 from neurodyn.sim.articulations import SHIPPED, built_name, encoded_robot
-from neurodyn.sim.newton_articulation import newton_articulation
+from neurodyn.sim.newton.articulation import newton_articulation
 
 
 def shipped_robots() -> list[Robot]:

@@ -11,7 +11,7 @@ from neurodyn.dynamics.quantities import StateReader, declared_end_effector
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.engine import import_newton
-from neurodyn.sim.newton_build import build
+from neurodyn.sim.newton.build import build
 from neurodyn.sim.simulators import articulation
 from neurodyn.tasks.task import reset_states
 

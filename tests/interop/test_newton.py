@@ -20,8 +20,8 @@ from neurodyn.identify.drives import drive_by_network
 from neurodyn.interop import export_identified
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.newton import write_newton
-from neurodyn.sim.newton_articulation import newton_articulation
-from neurodyn.sim.newton_build import build, build_world
+from neurodyn.sim.newton.articulation import newton_articulation
+from neurodyn.sim.newton.build import build, build_world
 from neurodyn.sim.simulators import mechanism
 from tests.interop.runs import identified_run, network_run, network_torques, random_start, write_arm
 

@@ -12,7 +12,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.interop import export_identified
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.urdf import write_urdf
-from neurodyn.sim.newton_build import read_asset
+from neurodyn.sim.newton.build import read_asset
 from tests.interop.runs import identified_run, mujoco_path, random_start, write_arm
 from tests.robots.own_robots import write_arm as write_mesh_arm
 

@@ -14,7 +14,7 @@ from neurodyn.learn.neural.settings import load_settings
 from neurodyn.robots import assets as bundle
 from neurodyn.robots import load, ships
 from neurodyn.robots.assets import bundled_name, has_files, moved_scene, source_digest, write_bundle
-from neurodyn.sim.newton_articulation import newton_articulation
+from neurodyn.sim.newton.articulation import newton_articulation
 from tests.robots.own_robots import write_arm
 
 
@@ -26,8 +26,8 @@ def files(folder: Path) -> set[str]:
 def test_a_bundle_builds_the_same_robot_elsewhere(form, tmp_path):
     pytest.importorskip("newton")
     from neurodyn.sim.contact_points import contact_point_layout
-    from neurodyn.sim.fingerprints import fingerprint
-    from neurodyn.sim.newton_build import build
+    from neurodyn.sim.newton.build import build
+    from neurodyn.sim.newton.fingerprints import fingerprint
 
     robot = load(write_arm(tmp_path / "made", form))
     model = build(robot, worlds=1)

@@ -13,7 +13,7 @@ from scripts.built_robots import shipped_robots
 from neurodyn.core.errors import notice
 from neurodyn.robots import Robot, load
 from neurodyn.sim.articulations import SHIPPED, Articulation, built_name, encoded_robot, kept_articulation
-from neurodyn.sim.newton_articulation import newton_articulation
+from neurodyn.sim.newton.articulation import newton_articulation
 
 
 class Builder:

@@ -12,7 +12,7 @@ from neurodyn.core.seeds import generator
 from neurodyn.robots import Ranges
 from neurodyn.sim.batches import Recorder
 from neurodyn.sim.energies import MARGIN, plausible_bounds
-from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.newton.simulator import ReferenceSimulator
 from neurodyn.sim.simulators import articulation
 
 

@@ -15,7 +15,7 @@ from neurodyn.core.errors import InputError, Notice
 from neurodyn.core.workers import FORWARD_ONLY
 from neurodyn.robots import Robot
 from neurodyn.sim.engine import import_newton, solver_class
-from neurodyn.sim.newton_build import build_world
+from neurodyn.sim.newton.build import build_world
 
 INERTIA = '<inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/>'
 LINK = '<link name="{}"><inertial><mass value="1"/>' + INERTIA + "</inertial></link>"

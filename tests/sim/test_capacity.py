@@ -14,7 +14,7 @@ from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import multiply, rotate
 from neurodyn.robots import Robot
-from neurodyn.sim.reference import Capacity, ReferenceSimulator
+from neurodyn.sim.newton.simulator import Capacity, ReferenceSimulator
 
 SCENE = Scene(shapes=(Plane(), Box(half=(0.6, 0.6, 0.2))))
 WORLDS = 6

@@ -12,7 +12,7 @@ from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.batch import Control, Environment, State
 from neurodyn.geometry.ground import Ground
 from neurodyn.robots import load
-from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.newton.simulator import ReferenceSimulator
 
 _FEET = ["LF_FOOT", "RF_FOOT", "LH_FOOT", "RH_FOOT"]
 

@@ -15,9 +15,9 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.robots.sections import ContactPointSelection
 from neurodyn.sim.contact_points import contact_point_layout
-from neurodyn.sim.newton_articulation import newton_articulation
-from neurodyn.sim.newton_build import build
-from neurodyn.sim.scene import ground_of_model
+from neurodyn.sim.newton.articulation import newton_articulation
+from neurodyn.sim.newton.build import build
+from neurodyn.sim.newton.scene import ground_of_model
 from neurodyn.sim.simulators import articulation
 
 GROUNDS = pipeline_grounds(*torus())

@@ -9,7 +9,7 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.robots import SimulatorConfig
 from neurodyn.sim.energies import energy
-from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.newton.simulator import ReferenceSimulator
 
 
 def test_energy_of_the_cartpole_is_the_closed_form():

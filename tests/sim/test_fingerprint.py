@@ -7,7 +7,7 @@ import pytest
 
 from neurodyn import robots, sim
 from neurodyn.robots import asset_path
-from neurodyn.sim.fingerprints import columns, fingerprint
+from neurodyn.sim.newton.fingerprints import columns, fingerprint
 
 
 def own_cartpole(cartpole, *, collapse=False, mass=None, xform=None, label=None, worlds=2):

@@ -9,7 +9,7 @@ import torch
 from neurodyn import robots
 from neurodyn.robots import Fluid
 from neurodyn.robots.assets import asset_path
-from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.newton.simulator import ReferenceSimulator
 
 mujoco = pytest.importorskip("mujoco")
 FRAMES = 50

@@ -21,7 +21,7 @@ from neurodyn.robots.plausible import declared_bounds
 from neurodyn.robots.sections import SimulatorConfig
 from neurodyn.sim.batches import EarlyEndCount, early_ends
 from neurodyn.sim.generation import batch_worlds, generate
-from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.newton.simulator import ReferenceSimulator
 from neurodyn.sim.sampling import CONTACT_DEPTH, Clearance
 from neurodyn.sim.simulators import simulator
 

@@ -8,7 +8,7 @@ import torch
 
 from neurodyn.robots import load
 from neurodyn.robots.sections import SimulatorConfig
-from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.newton.simulator import ReferenceSimulator
 from neurodyn.sim.simulators import articulation
 
 ARM = """<mujoco><compiler autolimits="true"/><worldbody><body>

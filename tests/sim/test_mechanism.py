@@ -15,9 +15,9 @@ from neurodyn.core.config import from_dict, to_dict
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.motion import FreeMotion
-from neurodyn.sim.newton_articulation import newton_articulation
-from neurodyn.sim.newton_build import build
-from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.newton.articulation import newton_articulation
+from neurodyn.sim.newton.build import build
+from neurodyn.sim.newton.simulator import ReferenceSimulator
 from neurodyn.sim.simulators import articulation, mechanism
 from tests.multibody import reference
 from tests.multibody.reference import Configuration, random_motion
@@ -71,9 +71,9 @@ def test_fixed_joints_are_merged(monkeypatch):
     """A model that keeps them apart gives the same mechanism as one that has merged them when it was built."""
     robot = msgspec.structs.replace(robots.load("franka"), added_inertia={})  # which is added to what is merged
     merged = mechanism(articulation(robot), robot)
-    monkeypatch.setattr(import_module("neurodyn.sim.newton_build"), "_READ", {})  # read and merged already
+    monkeypatch.setattr(import_module("neurodyn.sim.newton.build"), "_READ", {})  # read and merged already
     for step in ("_collapse", "_check_bodies", "_verify"):  # unmerged, it has bodies without mass, which are refused
-        monkeypatch.setattr(import_module("neurodyn.sim.newton_build"), step, lambda *_: None)
+        monkeypatch.setattr(import_module("neurodyn.sim.newton.build"), step, lambda *_: None)
     model = build(robot)
     assert model.body_count > 7
     apart = mechanism(newton_articulation(model, robot), robot)

@@ -10,7 +10,7 @@ from neurodyn import robots
 from neurodyn.core.seeds import generator
 from neurodyn.robots.sections import Gains, Ranges
 from neurodyn.sim.batches import Recorder, sample_targets
-from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.newton.simulator import ReferenceSimulator
 
 GAINS = Gains(kp=(100.0, 500.0), kd=(1.0, 20.0), spread=0.5, hold=(300.0, 7.0))
 

@@ -9,7 +9,7 @@ import torch
 from neurodyn import robots
 from neurodyn.core.seeds import generator
 from neurodyn.robots import Joint, Robot, SimulatorConfig
-from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.newton.simulator import ReferenceSimulator
 from neurodyn.sim.sampling import sample_states, sample_torques
 
 G = 9.81

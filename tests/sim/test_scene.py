@@ -21,9 +21,10 @@ from neurodyn.core.description.scene import (
     Terrain,
 )
 from neurodyn.geometry.rotation import multiply, rotate
+from neurodyn.geometry.solids import is_convex, needs_triangles
 from neurodyn.robots import Robot
-from neurodyn.sim.reference import ReferenceSimulator
-from neurodyn.sim.scene import ScenePlacer, is_convex, needs_triangles
+from neurodyn.sim.newton.scene import ScenePlacer
+from neurodyn.sim.newton.simulator import ReferenceSimulator
 
 G = 9.81
 RADIUS = 0.1

@@ -11,7 +11,7 @@ newton = pytest.importorskip("newton", reason="the extra sim is not installed")
 from neurodyn import robots  # noqa: E402
 from neurodyn.core.errors import InputError  # noqa: E402
 from neurodyn.sim import build  # noqa: E402
-from neurodyn.sim.fingerprints import fingerprint  # noqa: E402
+from neurodyn.sim.newton.fingerprints import fingerprint  # noqa: E402
 
 ASSET = Path(newton.__file__).parent / "examples/assets/cartpole_single_pendulum.usda"
 DECLARATION = """

@@ -13,7 +13,7 @@ from neurodyn.dynamics.neural.base_prediction import BasePrediction
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, build_model
 from neurodyn.nets.networks import NetConfig
-from neurodyn.sim.newton_articulation import newton_articulation
+from neurodyn.sim.newton.articulation import newton_articulation
 
 pytest.importorskip("newton")
 
@@ -26,8 +26,8 @@ NETS = {
 
 
 def make_run(folder: Path, name: str, net: NetConfig, *, steps: int = 60) -> Path:
-    from neurodyn.sim.fingerprints import fingerprint
-    from neurodyn.sim.reference import ReferenceSimulator
+    from neurodyn.sim.newton.fingerprints import fingerprint
+    from neurodyn.sim.newton.simulator import ReferenceSimulator
     from neurodyn.sim.sampling import sample_states, sample_torques
 
     robot = robots.load(name)
@@ -75,7 +75,7 @@ def make_contact_run(folder: Path, name: str, net: NetConfig) -> Path:
     from neurodyn.dynamics.neural.encoding import ContactConfig, EncodingConfig, default_margins
     from neurodyn.sim import build
     from neurodyn.sim.contact_points import contact_point_layout
-    from neurodyn.sim.fingerprints import fingerprint
+    from neurodyn.sim.newton.fingerprints import fingerprint
 
     robot = robots.load(name)
     built = build(robot)

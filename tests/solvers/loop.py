@@ -8,7 +8,7 @@ import warp as wp
 
 from neurodyn import robots
 from neurodyn.sim import build
-from neurodyn.sim.newton_build import build_world
+from neurodyn.sim.newton.build import build_world
 
 CARTPOLE = robots.load("cartpole")
 DT = CARTPOLE.dt

@@ -10,7 +10,7 @@ from neurodyn import robots
 from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.dynamics.batch import Environment
 from neurodyn.geometry.ground import Ground
-from neurodyn.sim.newton_build import build_world
+from neurodyn.sim.newton.build import build_world
 from tests.solvers.loop import coordinates, table
 
 ANT = robots.load("ant")

@@ -10,7 +10,7 @@ import warp as wp
 from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics import declared_hybrid
-from neurodyn.sim.newton_build import build_world
+from neurodyn.sim.newton.build import build_world
 from neurodyn.solvers import SolverBeside, SolverHybrid
 from tests.solvers.loop import CARTPOLE, DT, mask, table
 

@@ -15,7 +15,7 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.geometry import rotation
 from neurodyn.sim import build
-from neurodyn.sim.newton_build import build_world
+from neurodyn.sim.newton.build import build_world
 from neurodyn.solvers import SolverNeural
 from tests.solvers.loop import CARTPOLE, cartpoles, coordinates, mask, start, table
 from tests.solvers.scenes import ANT, GROUND, add_box, drive, on, place, scene_of, stand, torques_of

@@ -19,9 +19,9 @@ pytest.importorskip("newton")
 import newton
 import warp as wp
 
-from neurodyn.sim.fingerprints import fingerprint
-from neurodyn.sim.newton_articulation import newton_articulation
-from neurodyn.sim.newton_build import build, build_world
+from neurodyn.sim.newton.articulation import newton_articulation
+from neurodyn.sim.newton.build import build, build_world
+from neurodyn.sim.newton.fingerprints import fingerprint
 from neurodyn.sim.simulators import mechanism
 from neurodyn.solvers import SolverHybrid, SolverNeural
 from tests.solvers.loop import cartpoles, coordinates, forces, mask, simulate, start, table

@@ -11,7 +11,7 @@ from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.sim import build
-from neurodyn.sim.newton_build import build_world
+from neurodyn.sim.newton.build import build_world
 from neurodyn.solvers import SolverNeural
 from tests.solvers.conftest import TILTED
 from tests.solvers.loop import (
@@ -47,7 +47,7 @@ class TestStep:
     @pytest.mark.trains
     @pytest.mark.parametrize("any_run", ["mlp"], indirect=True)
     def test_stays_near_the_analytic_solver(self, any_run):
-        from neurodyn.sim.reference import ReferenceSimulator
+        from neurodyn.sim.newton.simulator import ReferenceSimulator
 
         model = cartpoles(16)
         torques = forces(model, 6)

@@ -32,6 +32,9 @@ _STL_TRIANGLE = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("at
 _SAME = 1e-6
 """Vertices within this share of the mesh's size are merged (rounded to its multiples)."""
 
+_CONVEX_TOLERANCE = 1e-4  # of the size of the mesh
+_CHUNK = 1 << 22  # distances computed at a time
+
 
 def read_triangles(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Read vertices, shape [vertices, 3], and triangles, shape [faces, 3]; an InputError if the file is not valid."""
@@ -364,3 +367,31 @@ def _solid(shape: Shape, folder: Path) -> Solid:
             return Solid("heightfield", place, (shape.cell, shape.cell, 0.0), heights=heights)
         case Terrain():
             return Solid("heightfield", place, (shape.cell, shape.cell, 0.0), heights=terrain_heights(shape))
+
+
+def needs_triangles(scene: Scene) -> bool:
+    """Return whether a mesh of the scene is not convex, so that MuJoCo's convex hulls would fill its concavities."""
+    if not any(isinstance(shape, Mesh) for shape in scene.shapes):
+        return False
+    meshes = [solid.mesh for solid in solids_of_scene(scene) if solid.mesh is not None]
+    return any(not is_convex(mesh.vertices, mesh.faces) for mesh in meshes)
+
+
+def is_convex(vertices: np.ndarray, faces: np.ndarray) -> bool:
+    """Return whether no vertex lies outside the plane of any triangle, i.e. a closed mesh is its convex hull.
+
+    Vertices [m] have shape [V, 3], triangles, counter-clockwise from outside, [F, 3].
+    """
+    a, b, c = (vertices[faces[:, i]].astype(float) for i in range(3))
+    normals = np.cross(b - a, c - a)
+    length = np.linalg.norm(normals, axis=1, keepdims=True)
+    solid = length[:, 0] > 0
+    normals, a = normals[solid] / length[solid], a[solid]
+    tolerance = _CONVEX_TOLERANCE * float(np.ptp(vertices, axis=0).max())
+    rows = max(1, _CHUNK // max(len(vertices), 1))
+    for first in range(0, len(normals), rows):
+        n = normals[first : first + rows]
+        offset = (n * a[first : first + rows]).sum(1, keepdims=True)
+        if (n @ vertices.T.astype(float) - offset).max() > tolerance:
+            return False
+    return True

@@ -246,6 +246,6 @@ def _silently(call: Callable[[], T]) -> tuple[T, bool]:
 def _code() -> str:
     package, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
     for folder in ("sim", "core/description", "robots"):
-        for file in sorted((package / folder).glob("*.py")):
+        for file in sorted((package / folder).rglob("*.py")):
             digest.update(file.read_bytes())
     return digest.hexdigest()

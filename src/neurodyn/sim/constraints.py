@@ -31,9 +31,9 @@ def model_constraints(
 ) -> tuple[SoftConstraints, Springs]:
     """Return the constraints of a robot in a model of MuJoCo, and the springs equivalent to its joint limits.
 
-    Contacts are those of its shapes with the ground, whose own parameters the simulator overrides (`sim.scene`). Each
-    of `SHAPE_PROPERTIES` has the most common value, with exceptions by shape name. If shapes differ in further
-    parameters, a notice says so, and all contacts get the most common ones.
+    Contacts are those of its shapes with the ground, whose own parameters the simulator overrides
+    (`sim.newton.scene`). Each of `SHAPE_PROPERTIES` has the most common value, with exceptions by shape name. If shapes
+    differ in further parameters, a notice says so, and all contacts get the most common ones.
 
     Args:
         robot: The declared robot.

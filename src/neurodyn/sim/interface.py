@@ -19,6 +19,9 @@ from neurodyn.sim.articulations import Articulation
 
 Gravity = Sequence[float] | np.ndarray | Tensor
 
+SCENE_LABEL = "scene"
+"""Labels of a scene's shapes are SCENE_LABEL/NUMBER, with their number in the scene."""
+
 
 def gravity_vectors(robot: Robot, worlds: int, gravity: Gravity | None) -> np.ndarray:
     """Return gravity [m/s^2] of shape [3] or [worlds, 3], checked; of one world or of all."""

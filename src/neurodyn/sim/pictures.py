@@ -19,8 +19,8 @@ from neurodyn.robots import Robot
 from neurodyn.sim.articulations import short_label
 from neurodyn.sim.bodies import rotation
 from neurodyn.sim.engine import import_newton
-from neurodyn.sim.newton_build import build_world
-from neurodyn.sim.scene import ScenePlacer, add_scene
+from neurodyn.sim.newton.build import build_world
+from neurodyn.sim.newton.scene import ScenePlacer, add_scene
 
 FIELD_OF_VIEW = 0.6  # vertical [rad]
 _MARGIN = 1.12

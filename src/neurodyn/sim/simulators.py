@@ -34,19 +34,19 @@ from neurodyn.sim.interface import (
 
 
 def _newton_articulation(robot: Robot) -> Articulation:
-    from neurodyn.sim.newton_articulation import kept_newton_articulation
+    from neurodyn.sim.newton.articulation import kept_newton_articulation
 
     return kept_newton_articulation(robot)
 
 
 def _newton_limits(robot: Robot) -> dict[str, AssetJoint]:
-    from neurodyn.sim.newton_articulation import imported_limits
+    from neurodyn.sim.newton.articulation import imported_limits
 
     return imported_limits(robot)
 
 
 def _newton_worlds(robot: Robot, worlds: int, **options: Unpack[SimulatorOptions]) -> Simulator:
-    from neurodyn.sim.reference import ReferenceSimulator
+    from neurodyn.sim.newton.simulator import ReferenceSimulator
 
     return ReferenceSimulator(robot, worlds, **options)
 

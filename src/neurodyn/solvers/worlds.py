@@ -27,9 +27,9 @@ from neurodyn.sim.articulations import short_label, with_short
 from neurodyn.sim.bodies import compose, invert, rotation
 from neurodyn.sim.contact_points import contact_point_layout, contacts_on_plane
 from neurodyn.sim.engine import collides, import_newton
-from neurodyn.sim.fingerprints import body_groups, columns, fingerprint
-from neurodyn.sim.newton_articulation import newton_articulation
-from neurodyn.sim.scene import ground_of_model
+from neurodyn.sim.newton.articulation import newton_articulation
+from neurodyn.sim.newton.fingerprints import body_groups, columns, fingerprint
+from neurodyn.sim.newton.scene import ground_of_model
 
 if TYPE_CHECKING:
     import newton

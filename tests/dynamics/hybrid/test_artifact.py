@@ -22,7 +22,7 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.multibody.engine import EngineConfig, nominal
-from neurodyn.sim.newton_articulation import newton_articulation
+from neurodyn.sim.newton.articulation import newton_articulation
 from tests import damage
 from tests.multibody import machines
 
@@ -162,8 +162,8 @@ def test_a_file_of_another_version_is_bad_input(name, change, message, run):
 def cartpole_run(cartpole, tmp_path_factory):
     """The declared cartpole with a heavier pole."""
     pytest.importorskip("newton")
-    from neurodyn.sim.fingerprints import fingerprint
-    from neurodyn.sim.newton_build import build
+    from neurodyn.sim.newton.build import build
+    from neurodyn.sim.newton.fingerprints import fingerprint
     from neurodyn.sim.simulators import mechanism
 
     built = build(cartpole)

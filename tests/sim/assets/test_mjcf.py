@@ -11,8 +11,8 @@ from neurodyn.core.errors import InputError
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.drives.drive import passive_torque
 from neurodyn.robots import Robot
-from neurodyn.sim.newton_asset import prepare_mjcf
-from neurodyn.sim.reference import ReferenceSimulator
+from neurodyn.sim.newton.asset import prepare_mjcf
+from neurodyn.sim.newton.simulator import ReferenceSimulator
 from neurodyn.sim.simulators import articulation, mechanism
 
 # Slides and hinges on rotated bodies, anchors off the origin, masses off centre, classes, references and springs.

@@ -9,7 +9,7 @@ from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.sim.bodies import require_possible
 from neurodyn.sim.generation import generate
-from neurodyn.sim.newton_build import build
+from neurodyn.sim.newton.build import build
 from neurodyn.sim.simulators import contradictions, require_consistent
 
 

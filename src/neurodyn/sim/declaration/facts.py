@@ -25,7 +25,7 @@ from neurodyn.sim.mujoco.asset import compile_asset, read_spec
 from neurodyn.sim.mujoco.build import floor_types, joint_kind, joint_name
 from neurodyn.sim.mujoco.couplings import modelled_equalities, modelled_tendons
 from neurodyn.sim.mujoco.shape_contacts import ParsedContacts, read_contacts
-from neurodyn.sim.newton_build import imported_joint, read_asset
+from neurodyn.sim.newton.build import imported_joint, read_asset
 from neurodyn.sim.urdf import held_positions, parse_urdf
 
 _WORLD_LINKS = ("world", "map", "odom", "ground")

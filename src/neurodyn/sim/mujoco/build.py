@@ -15,16 +15,16 @@ import numpy as np
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.description.spec import JointKind
 from neurodyn.core.errors import InputError
-from neurodyn.geometry.solids import Solid, solids_of_scene
+from neurodyn.geometry.solids import Solid, needs_triangles, solids_of_scene
 from neurodyn.robots import Robot, asset_path
 from neurodyn.robots.sections import ContactMaterial
 from neurodyn.sim.articulations import short_label, with_short
 from neurodyn.sim.declared import added_inertia, declared_colliders, require_joints, shapes_of_contacts
 from neurodyn.sim.engine import import_mujoco
+from neurodyn.sim.interface import SCENE_LABEL
 from neurodyn.sim.mujoco.actuators import add_actuators, takes_commands
 from neurodyn.sim.mujoco.asset import compile_asset, keep_masses, plain_default, read_spec
 from neurodyn.sim.mujoco.shape_contacts import ContactNumbers, mix_softness, softness_share, touching_pairs
-from neurodyn.sim.scene import PREFIX, needs_triangles
 
 SCENE = "neurodyn scene"
 """Name of the body that carries the scene."""
@@ -311,7 +311,7 @@ def _add_scene(spec: Any, robot: Robot, scene: Scene) -> None:
         )
     body = spec.worldbody.add_body(name=SCENE, mocap=True)
     for number, solid in enumerate(solids_of_scene(scene)):
-        _add_solid(spec, body, solid, f"{PREFIX}/{number}")
+        _add_solid(spec, body, solid, f"{SCENE_LABEL}/{number}")
 
 
 def _add_force_sensors(spec: Any, robot: Robot) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.scene import Mesh, Scene
+from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.rotation import multiply, rotate
@@ -15,19 +15,14 @@ from neurodyn.geometry.solids import Kind, Solid, TriangleMesh, check_heights, c
 from neurodyn.robots.sections import ContactMaterial
 from neurodyn.sim.bodies import compose
 from neurodyn.sim.engine import collides, import_newton
-from neurodyn.sim.fingerprints import body_groups
+from neurodyn.sim.interface import SCENE_LABEL
+from neurodyn.sim.newton.fingerprints import body_groups
 
 if TYPE_CHECKING:
     import newton
 
-
-PREFIX = "scene"
-"""Labels of a scene's shapes are PREFIX/NUMBER, with their number in the scene."""
-
 _GROUP = 1
 _BASE = 1.0  # thickness of a heightfield below its lowest point [m]
-_CONVEX_TOLERANCE = 1e-4  # of the size of the mesh
-_CHUNK = 1 << 22  # distances computed at a time
 
 
 def add_scene(builder: "newton.ModelBuilder", scene: Scene, material: ContactMaterial | None = None) -> list[int]:
@@ -49,7 +44,7 @@ def add_scene(builder: "newton.ModelBuilder", scene: Scene, material: ContactMat
         common = {
             "xform": wp.transform(*(float(x) for x in solid.pose)),
             "cfg": config,
-            "label": f"{PREFIX}/{number}",
+            "label": f"{SCENE_LABEL}/{number}",
             "custom_attributes": dict(custom),
         }
         shapes.append(_add(newton, builder, solid, common))
@@ -62,34 +57,6 @@ def material_fields(material: ContactMaterial) -> dict[str, float]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def needs_triangles(scene: Scene) -> bool:
-    """Return whether a mesh of the scene is not convex, so that MuJoCo's convex hulls would fill its concavities."""
-    if not any(isinstance(shape, Mesh) for shape in scene.shapes):
-        return False
-    meshes = [solid.mesh for solid in solids_of_scene(scene) if solid.mesh is not None]
-    return any(not is_convex(mesh.vertices, mesh.faces) for mesh in meshes)
-
-
-def is_convex(vertices: np.ndarray, faces: np.ndarray) -> bool:
-    """Return whether no vertex lies outside the plane of any triangle, i.e. a closed mesh is its convex hull.
-
-    Vertices [m] have shape [V, 3], triangles, counter-clockwise from outside, [F, 3].
-    """
-    a, b, c = (vertices[faces[:, i]].astype(float) for i in range(3))
-    normals = np.cross(b - a, c - a)
-    length = np.linalg.norm(normals, axis=1, keepdims=True)
-    solid = length[:, 0] > 0
-    normals, a = normals[solid] / length[solid], a[solid]
-    tolerance = _CONVEX_TOLERANCE * float(np.ptp(vertices, axis=0).max())
-    rows = max(1, _CHUNK // max(len(vertices), 1))
-    for first in range(0, len(normals), rows):
-        n = normals[first : first + rows]
-        offset = (n * a[first : first + rows]).sum(1, keepdims=True)
-        if (n @ vertices.T.astype(float) - offset).max() > tolerance:
-            return False
-    return True
-
-
 class ScenePlacer:
     """Moves the scene of every world of a model."""
 
@@ -97,7 +64,7 @@ class ScenePlacer:
         """Find the scene's shapes in a Newton model and their local poses."""
         import warp as wp
 
-        rows = [index for index, label in enumerate(model.shape_label) if label.startswith(f"{PREFIX}/")]
+        rows = [index for index, label in enumerate(model.shape_label) if label.startswith(f"{SCENE_LABEL}/")]
         self._transforms = wp.to_torch(model.shape_transform).view(-1, 7) if rows else torch.empty(0, 7)
         world = model.shape_world.numpy()[rows] if rows else np.zeros(0, dtype=int)
         self._rows = torch.tensor(rows, dtype=torch.long, device=self._transforms.device)

@@ -26,8 +26,8 @@ from neurodyn.sim.bodies import group_bodies, merged_body, require_possible
 from neurodyn.sim.declared import added_inertia, declared_colliders, require_joints
 from neurodyn.sim.engine import import_newton, joint_kinds, shape_labels, solver_class
 from neurodyn.sim.interface import AssetJoint, Gravity, gravity_vectors, specified_limits, value_of
-from neurodyn.sim.newton_asset import PreparedMjcf, prepare_mjcf
-from neurodyn.sim.scene import add_scene, material_fields
+from neurodyn.sim.newton.asset import PreparedMjcf, prepare_mjcf
+from neurodyn.sim.newton.scene import add_scene, material_fields
 from neurodyn.sim.urdf import prepare_urdf
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from neurodyn.geometry.rotation import rotate
 from neurodyn.robots import Robot
 from neurodyn.sim.articulations import Articulation
 from neurodyn.sim.engine import import_newton
-from neurodyn.sim.fingerprints import body_groups, world_joints
-from neurodyn.sim.newton_articulation import geoms_of_shapes
+from neurodyn.sim.newton.articulation import geoms_of_shapes
+from neurodyn.sim.newton.fingerprints import body_groups, world_joints
 from neurodyn.sim.parameters import CONTACT_COLUMNS, INERTIAL, ParameterWriter, Write, nothing
 
 _DOF = {

@@ -13,16 +13,17 @@ from torch import Tensor
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.compilation import announced
 from neurodyn.geometry.launching import on_warp_stream
+from neurodyn.geometry.solids import needs_triangles
 from neurodyn.robots import Robot
 from neurodyn.sim.articulations import short_label
 from neurodyn.sim.declared import shapes_of_contacts
 from neurodyn.sim.engine import collides, import_newton, solver_class
-from neurodyn.sim.fingerprints import columns
-from neurodyn.sim.interface import Gravity, Simulator, SimulatorOptions, checked_pose, gravity_vectors
-from neurodyn.sim.newton_articulation import newton_articulation
-from neurodyn.sim.newton_build import build
-from neurodyn.sim.newton_parameters import NewtonParameters
-from neurodyn.sim.scene import PREFIX, ScenePlacer, needs_triangles
+from neurodyn.sim.interface import SCENE_LABEL, Gravity, Simulator, SimulatorOptions, checked_pose, gravity_vectors
+from neurodyn.sim.newton.articulation import newton_articulation
+from neurodyn.sim.newton.build import build
+from neurodyn.sim.newton.fingerprints import columns
+from neurodyn.sim.newton.parameters import NewtonParameters
+from neurodyn.sim.newton.scene import ScenePlacer
 
 _COMPILATIONS = {"featherstone": ("Newton's solver", 12.0), "mujoco": ("MuJoCo Warp", 40.0)}
 """Name of each solver, and the CPU time that its kernels took to compile [s]."""
@@ -48,7 +49,7 @@ class Capacity:
         types = newton.GeoType
         points = {int(types.SPHERE): 1, int(types.CAPSULE): 2, int(types.BOX): 8}
         kind, world = model.shape_type.numpy(), model.shape_world.numpy()
-        scene = np.array([label.startswith(f"{PREFIX}/") for label in model.shape_label], dtype=bool)
+        scene = np.array([label.startswith(f"{SCENE_LABEL}/") for label in model.shape_label], dtype=bool)
         body = model.shape_body.numpy()
         smooth = {int(types.PLANE), int(types.SPHERE), int(types.CAPSULE), int(types.BOX)}
         rough = not {int(k) for k in kind[scene]} <= smooth

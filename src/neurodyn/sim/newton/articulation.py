@@ -22,9 +22,9 @@ from neurodyn.sim.bodies import compose, inertia_entries, merged_body, rounded_p
 from neurodyn.sim.constraints import model_constraints
 from neurodyn.sim.contact_points import shape_names
 from neurodyn.sim.engine import collides, import_newton
-from neurodyn.sim.fingerprints import body_groups, fingerprint, world_joints
 from neurodyn.sim.interface import AssetJoint
-from neurodyn.sim.newton_build import build, import_asset, imported_joint, moving_joints
+from neurodyn.sim.newton.build import build, import_asset, imported_joint, moving_joints
+from neurodyn.sim.newton.fingerprints import body_groups, fingerprint, world_joints
 
 if TYPE_CHECKING:
     import newton
