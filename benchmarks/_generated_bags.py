@@ -234,7 +234,7 @@ def _base(d: Drawing, motion: Motion, bag: _Bag, clocks: _Clocks, run: KnownRun,
         "quaternion": [f"{pose_at}.orientation.{a}" for a in "xyzw"],
         "linear_velocity": [f"{twist_at}.linear.{a}" for a in "xyz"],
         "angular_velocity": [f"{twist_at}.angular.{a}" for a in "xyz"],
-    }  # fmt: skip
+    }
     d.tree["floating"] = {"base": base}
     run.others += [time, other]
 

@@ -166,7 +166,7 @@ class Mistakes:
             "planner": ["control", "cartpole-swingup", "--model", "analytic", "--frames", "2", *out, "--settings"],
             "sweep": ["sweep", *out],
             "adapt": ["adapt", *data, *out, "--settings"],
-        }  # fmt: skip
+        }
 
     def sound(self, place: Path) -> Iterator[list[str]]:
         """Yield the commands that mistakes are made in, except the slow `adapt`: without a mistake they succeed."""

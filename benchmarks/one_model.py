@@ -54,9 +54,7 @@ def compare(task: Task, policy: PolicyNetwork, model: str, episodes: int, ground
     found: dict[str, EpisodeOutcomes] = {}
     for name in (ANALYTIC, model):
         where = open_dynamics(task, name)
-        found[name] = play(
-            policy, task, where.dynamics, where.starts(task, SEED), episodes, environment=environment
-        )  # fmt: skip
+        found[name] = play(policy, task, where.dynamics, where.starts(task, SEED), episodes, environment=environment)
     (error,) = reward_errors({name: [one.returns] for name, one in found.items()})
     figures = {"reward_error": error.relative}
     for name, one in zip(("simulator", "model"), found.values(), strict=True):

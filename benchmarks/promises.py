@@ -160,7 +160,7 @@ def returned(policy: Path, task: Task, robot: BaseDynamics, seed: int, episodes:
     """Return the mean return in the robot, from starts that no other robot has, and its standard error."""
     returns = play(
         load_policy(policy)[1], task, robot, SampledStarts(task, seed=1000 + seed), episodes, seed=1000 + seed
-    ).returns  # fmt: skip
+    ).returns
     return {"real": float(returns.mean()), "error": float(returns.std()) / episodes**0.5}
 
 

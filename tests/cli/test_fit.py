@@ -12,7 +12,7 @@ HEAD = ("Parameter", "Value", "95 % interval", "Declared", "Unit", "Remark")
 ROWS = [
     ("actuator.FL_hip_joint.static_friction", "0.01234", "0.0112 ... 0.0134", "0.01", "N m", "no interval"),
     ("base.mass", "12.1", "11.9 ... 12.3", "11.5", "kg", ""),
-]  # fmt: skip
+]
 
 
 def shown(width: int, rows: list = ROWS) -> list[str]:

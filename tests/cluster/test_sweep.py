@@ -68,7 +68,7 @@ def write(place: Path, name: str = "sweep.yaml", **changes) -> Path:
         ({"seeds": [0, 0]}, r"seeds is \[0, 0\]; valid: different numbers"),
         ({"train": {"robot": "cartpole", "data": "none.h5"}}, "none.h5: no such file"),
     ],
-)  # fmt: skip
+)
 def test_what_is_wrong_is_one_line_before_any_work(changes: dict, said: str, place: Path, capsys):
     spec = write(place, **changes)
     assert run(["sweep", str(spec), "--out", "out"]) == 2

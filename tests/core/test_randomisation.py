@@ -45,7 +45,7 @@ def test_each_match_of_a_pattern_is_a_draw_of_its_own():
         ("base.mass=+-9:1", r"base\.mass would be -5; valid: at least 0"),
         ("leg.damping=x.5:2", r"leg\.damping is declared as 0, which no factor changes"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_possible_is_one_line(text, said):
     with pytest.raises(InputError, match=said):
         randomised_quantities([text], NOMINAL, bounds={"base.mass": 0.0})

@@ -158,7 +158,7 @@ SABOTAGE = {
     "another robot": (("target", "torque"), moved_away, "range", "fails"),
     "torques in percent": (("torque",), scaled(20.0, "u"), "command-limits", "warning"),
     "a joint that is held": (("target", "torque"), held, "motion", "warning"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for name, (kinds, *_) in SABOTAGE.items() for kind in kinds])

@@ -88,7 +88,7 @@ KINDS = {
     "channels": Kind(
         {"spec": WALKER}, lambda k: {"channel": gravity(k), "contact": gravity(k)[..., :1] > 0}, "channel", True
     ),
-}  # fmt: skip
+}
 
 
 def write(path: Path, kind: Kind, *, interrupted: bool = False, **options) -> None:

@@ -266,7 +266,7 @@ def test_observations_are_those_of_sensors_if_asked_for_or_in_walking_tasks():
     assert seen.shape == (2, len(load("cartpole-swingup", "sensors").observations))
     exact = gymnasium.make_vec(
         "neurodyn/cartpole-swingup-v0", num_envs=2, dynamics="hybrid", observe="sensors", noisy=False
-    )  # fmt: skip
+    )
     state = gymnasium.make_vec("neurodyn/cartpole-swingup-v0", num_envs=2, dynamics="hybrid")
     plain = exact.reset(seed=0)[0]
     np.testing.assert_array_equal(plain[:, :4], state.reset(seed=0)[0])

@@ -220,7 +220,5 @@ def test_errors_of_sensors_act_in_evaluations_too_and_those_given_replace_them()
     )
     assert not torch.equal(exact, usual)
     texts = ["observation.*=+0:0:step", "observation.*=+0:0"]
-    given = PolicyEnvironment(
-        task, dynamics, SampledStarts(task, 0), 8, disturbed=disturbances_of(texts, task)
-    ).seen  # fmt: skip
+    given = PolicyEnvironment(task, dynamics, SampledStarts(task, 0), 8, disturbed=disturbances_of(texts, task)).seen
     assert torch.equal(exact, given)

@@ -346,9 +346,9 @@ def _train(
     for name, amount in wanted.items():
         if there.get(name, 0.0) < amount:
             raise InputError(f"a trial takes {amount:g} of {name}, and the cluster has {there.get(name, 0.0):.3g}")
-    task: Any = ray.remote(
-        num_cpus=asked.cores, num_gpus=wanted["GPU"], memory=wanted.get("memory"), max_retries=2
-    )(run_trial)  # fmt: skip
+    task: Any = ray.remote(num_cpus=asked.cores, num_gpus=wanted["GPU"], memory=wanted.get("memory"), max_retries=2)(
+        run_trial
+    )
     slots = workers or max(1, int(there["CPU"] // asked.cores))
     distributions, waiting, running = _distributions(asked, RESULT), deque[tuple[Any, TrialOutcome]](), {}
     count = (total - left) * len(asked.seeds)

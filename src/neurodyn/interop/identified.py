@@ -461,9 +461,7 @@ def read_identified(
     if network is not None and not (Path(run) / "model").is_dir():
         return _network_alone(network, declared=networks)
     model = load(run)
-    return IDENTIFIED.of(model.kind, run)(
-        model, str(run), network, networks=networks, transmissions=transmissions
-    )  # fmt: skip
+    return IDENTIFIED.of(model.kind, run)(model, str(run), network, networks=networks, transmissions=transmissions)
 
 
 def _network_alone(network: TrainedNetwork, *, declared: bool) -> IdentifiedRobot:

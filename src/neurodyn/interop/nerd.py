@@ -255,7 +255,7 @@ def describe(model: NerdDynamics) -> tuple[NerdConfig, NerdSpec]:
     """Return the contents of a model's files."""
     config = NerdConfig(
         kind="nerd", net=model.net.config, robot=model.declaration, window=model.window, parts=model.parts
-    )  # fmt: skip
+    )
     return config, NerdSpec(state=model.spec, fingerprint=model.fingerprint)
 
 

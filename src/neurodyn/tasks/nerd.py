@@ -70,9 +70,7 @@ class NerdAntSpinTrack(_NerdAnt, AntSpinTrack):
 
 JOINTS = tuple(f"{leg}_{joint}" for leg in ("RH", "LH", "RF", "LF") for joint in ("HAA", "HFE", "KFE"))
 """Joints of ANYmal in the authors' order."""
-NOMINAL = dict(
-    zip(JOINTS, (0.03, 0.4, -0.8, -0.03, 0.4, -0.8, 0.03, -0.4, 0.8, -0.03, -0.4, 0.8), strict=True)
-)  # fmt: skip
+NOMINAL = dict(zip(JOINTS, (0.03, 0.4, -0.8, -0.03, 0.4, -0.8, 0.03, -0.4, 0.8, -0.03, -0.4, 0.8), strict=True))
 """The authors' nominal pose, with knees opposite to ours [rad]."""
 TORQUES = {"HAA": 75.0, "HFE": 60.0, "KFE": 12.0}
 """Torque for an action of 1, added to the controller's torque at the nominal pose [N m]."""

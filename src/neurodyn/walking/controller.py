@@ -196,9 +196,9 @@ class QuadrupedController:
         self._advance_heading(reading, command)
         self.just_decided = self._count % self._every == 0 or bool(self._fresh.any())
         if self.just_decided:
-            self._decide(force_inputs(
-                self.quadruped, reading, self.gait, clock, command, self._heading, self._ground.mean(1)
-            ))  # fmt: skip
+            self._decide(
+                force_inputs(self.quadruped, reading, self.gait, clock, command, self._heading, self._ground.mean(1))
+            )
         self._fresh[:] = False
         to_world = heading_rotation(reading.rpy[:, 2])
         pushes = -np.einsum("wij,wlj->wli", to_world, self._forces)

@@ -55,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("cartpole-swingup", ["--dynamics", "pretrained:cartpole", "--kind", "hybrid"], "a model of kind 'neural'"),
         ("cartpole-swingup", ["--reference", "nowhere"], "--reference 'nowhere': no such dynamics"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_one_line(
     task: str, flags: list[str], message: str, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

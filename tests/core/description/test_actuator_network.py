@@ -27,7 +27,7 @@ def test_ages_are_counted_in_periods():
         ({"period": 0.0}, "period is 0.0"),
         ({"network": "gru"}, "one width and"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused(change, said):
     with pytest.raises(ValueError, match=said):
         msgspec.structs.replace(NETWORK, **change)

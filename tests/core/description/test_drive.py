@@ -121,7 +121,7 @@ def test_a_drive_is_read_from_plain_data():
         ({"adhesion": "a", "kd": 1.0}, "adhesion is beside kd; valid: a force that does not depend on position"),
         ({"tendons": {"a": 0.0}}, "tendons is {'a': 0.0}; valid: a finite factor other than 0 for each of its joints"),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_cannot_be_are_refused(numbers, said):
     with pytest.raises(ValueError, match=re.escape(said)):
         Drive(**numbers)
@@ -161,7 +161,7 @@ def test_actuators_stand_beside_drives_of_any_kind():
         ({"knee": Drive(kind="pd", kp=1.0)}, "drive of 'knee' is of kind 'pd' and has no kd"),
         ({"knee": Drive(kind="pd", kp=1.0, kd=0.1)}, "targets at 'knee' and torques at 'ankle'"),
     ],
-)  # fmt: skip
+)
 def test_drives_that_cannot_be_are_refused(drives, said):
     with pytest.raises(InputError, match=said):
         require_drives(drives, ("knee", "ankle"), "drives")

@@ -193,7 +193,7 @@ def test_returns_are_explained_by_drawn_disturbances(task):
         ("dr.body_colour=0:1", r"'dr\.body_colour' is no term of mjlab that is known here"),
         ("observation.slider&delay.action=0:1", r"delay & observation share a draw"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_possible_is_one_line(task, text, said):
     with pytest.raises(InputError, match=said):
         environment(task, declared_hybrid("cartpole"), text)

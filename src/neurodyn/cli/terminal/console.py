@@ -214,11 +214,11 @@ class ProgressBar:
             BarColumn(bar_width, table_column=wide(bar_width)),
             TaskProgressColumn(table_column=wide(percentage)),
             Times(wide(left)),
-            TextColumn(
-                "{task.fields[text]}", markup=False, table_column=wide(rest, 1)
-            ),
-            console=self._console, transient=True, redirect_stdout=sys.stdout.isatty(),
-        )  # fmt: skip
+            TextColumn("{task.fields[text]}", markup=False, table_column=wide(rest, 1)),
+            console=self._console,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),
+        )
         bar.start()
         return bar, bar.add_task(self._title, total=None, text="")
 

@@ -43,9 +43,7 @@ def print_replay(replay: "Replay") -> None:
     names = list(replay.units)
     if len(names) > _MOST_ROWS:
         names = sorted(names, key=lambda name: -(replay.exported[name] or float("inf")))[: _MOST_ROWS - 1]
-    rows = [
-        (name, _THOUSANDTHS[replay.units[name]], [_number(each[name]) for each in errors]) for name in names
-    ]  # fmt: skip
+    rows = [(name, _THOUSANDTHS[replay.units[name]], [_number(each[name]) for each in errors]) for name in names]
     for unit in dict.fromkeys(replay.units.values()):
         rows.append(("all", _THOUSANDTHS[unit], [_number(total(replay, column)[unit]) for column in columns]))
     width = max(len(row[0]) for row in rows)

@@ -193,7 +193,7 @@ class Gradient(PlanOptimiser):
         settings, limit = self.settings, imagination.limit
         drawn = torch.randn(
             len(plan), settings.starts, *plan.shape[1:], generator=self.generator, dtype=plan.dtype, device=plan.device
-        )  # fmt: skip
+        )
         drawn[:, 0] = 0.0
         plans = (plan[:, None] + settings.noise * limit * drawn).clamp(-limit, limit)
         best_plans, record = plans, torch.full(plans.shape[:2], -math.inf, dtype=plan.dtype, device=plan.device)

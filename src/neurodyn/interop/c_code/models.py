@@ -139,7 +139,7 @@ def _constant_frame(model: HybridDynamics) -> tuple[ConstantFrame, str]:
     table = f"static const real weights[] = {{{numbers}}};\n" if program.sizes.weights else ""
     return ConstantFrame(
         program.sizes, program.step, model.config.substeps, tuple(fixed), tuple(columns(parameters))
-    ), table  # fmt: skip
+    ), table
 
 
 def model_frame(model: HybridDynamics) -> str:
