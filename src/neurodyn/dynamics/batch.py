@@ -473,6 +473,11 @@ class Trajectory(Batched):
     aleatoric: Float[Tensor, "worlds states-1 size"] | None = None
     epistemic: Float[Tensor, "worlds states-1 size"] | None = None
 
+    @classmethod
+    def of_states(cls, states: Sequence[State]) -> Self:
+        """Return the roll-out through states one after another, without their channels."""
+        return cls(torch.stack([state.q for state in states], 1), torch.stack([state.qd for state in states], 1))
+
     def until(self, frames: int) -> "Trajectory":
         """Return the first `frames` frames."""
         states = {n: None if (x := getattr(self, n)) is None else x[:, : frames + 1] for n in ("q", "qd", "channels")}

@@ -101,14 +101,11 @@ class DynamicsBehindDrives(Dynamics):
     def _rollout(self, context: State | Window, controls: Controls, environment: Environment | None) -> Trajectory:
         """Predict T frames under commands `controls`, shape [worlds, T, nu]."""
         require_torques(self.spec, controls)
-        carry, state = self.begin(context, environment), present_state(context)
-        q, qd = [state.q], [state.qd]
+        carry, states = self.begin(context, environment), [present_state(context)]
         for command in controls.unbind(1):
-            carry, step = self._after(carry, state, command)
-            state = step.state
-            q.append(state.q)
-            qd.append(state.qd)
-        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+            carry, step = self._after(carry, states[-1], command)
+            states.append(step.state)
+        return Trajectory.of_states(states)
 
     def _after(self, carry: DriveCarry, state: State, command: Tensor) -> tuple[DriveCarry, Step]:
         torque, memory = self._torque(state.q, state.qd, command, carry.memory)

@@ -337,13 +337,11 @@ class Dynamics(ABC):
             if replayed is not None:
                 return replayed
         advance = self.step if tracked else self.step_
-        q, qd = [state.q], [state.qd]
+        states = [state]
         for torque in controls.unbind(1):
-            carry, step = advance(carry, state, Control.unchecked(torque=torque))
-            state = step.state
-            q.append(state.q)
-            qd.append(state.qd)
-        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+            carry, step = advance(carry, states[-1], Control.unchecked(torque=torque))
+            states.append(step.state)
+        return Trajectory.of_states(states)
 
     def compare(
         self,
@@ -404,8 +402,7 @@ class Dynamics(ABC):
                 return None
         else:
             self._captured.restart((carry, state))
-        path = [state, *(self._captured(torque) for torque in controls.unbind(1))]
-        return Trajectory(torch.stack([x.q for x in path], 1), torch.stack([x.qd for x in path], 1))
+        return Trajectory.of_states([state, *(self._captured(torque) for torque in controls.unbind(1))])
 
     def _captured_step(self, before: tuple[Carry, State], torque: Tensor) -> tuple[tuple[Carry, State], State]:
         carry, step = self.step_(*before, Control.unchecked(torque=torque))

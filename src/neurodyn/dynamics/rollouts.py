@@ -206,10 +206,8 @@ def _follow_drive(dynamics: Dynamics, batch: RolloutBatch) -> Trajectory:
 
 def _roll_out_controlled(dynamics: Dynamics, carry: Carry, state: State, drive: ControlSequence) -> Trajectory:
     """Roll out with a controller; a network's in-place step consumes the carry."""
-    q, qd = [state.q], [state.qd]
+    states = [state]
     for frame in range(drive.frames):
-        carry, step = dynamics.step_(carry, state, drive.at(frame))
-        state = step.state
-        q.append(state.q)
-        qd.append(state.qd)
-    return Trajectory(torch.stack(q, 1), torch.stack(qd, 1))
+        carry, step = dynamics.step_(carry, states[-1], drive.at(frame))
+        states.append(step.state)
+    return Trajectory.of_states(states)

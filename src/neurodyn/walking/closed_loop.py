@@ -177,8 +177,8 @@ def walk(
         if not standing.any():
             break
     path = WalkPath(
-        Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)),
-        np.stack(velocities, 1), np.stack(rates, 1), np.stack(asked, 1), np.stack(upright, 1), environment,
+        Trajectory.of_states(states), np.stack(velocities, 1), np.stack(rates, 1), np.stack(asked, 1),
+        np.stack(upright, 1), environment,
     )  # fmt: skip
     cycle = max(1, round(controller.gait.period / plant.dt))
     errors = tracking_errors(path, round(min(SETTLING, 0.5 * seconds) / plant.dt), cycle)

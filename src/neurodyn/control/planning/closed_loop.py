@@ -231,10 +231,7 @@ def _run(
             planner.restart(ended)
             pending = [action.masked_fill(ended[:, None], 0.0) for action in pending]
         current = _restart(current, context, start, ~tally.running, loop)
-    path = ExecutedPath(
-        Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1)),
-        torch.stack(controls, 1), torch.stack(running, 1),
-    )  # fmt: skip
+    path = ExecutedPath(Trajectory.of_states(states), torch.stack(controls, 1), torch.stack(running, 1))
     return tally.outcome(), path, [(a / episodes, b / episodes, c / episodes) for a, b, c in times]
 
 

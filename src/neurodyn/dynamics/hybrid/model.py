@@ -459,14 +459,13 @@ class HybridDynamics(LearnedDynamics):
         """Return the roll-out and the memory after it."""
         if self._mode(environment) == "plane":
             return self._launch(environment, state, controls, parameters, weights, memory)
-        q, qd = [state.q], [state.qd]
+        states = [state]
         for torque in one_after_another(controls, 1)[0].unbind(1):
             for _ in range(self.config.substeps // self._substeps(environment)):
                 path, memory = self._launch(environment, state, torque[:, None], parameters, weights, memory)
                 state = State(path.q[:, 1], path.qd[:, 1])
-            q.append(state.q)
-            qd.append(state.qd)
-        return Trajectory(torch.stack(q, 1), torch.stack(qd, 1)), memory
+            states.append(state)
+        return Trajectory.of_states(states), memory
 
     def _mode(self, environment: Environment) -> GroundMode:
         """Return the description of the ground that the engine needs, cached for the last ground."""

@@ -157,7 +157,7 @@ class Subject:
         effort = start.q.new_tensor(list(self.robot.actuated.values()))
         carry, state = dynamics.begin(start, environment), start
         begin = time.perf_counter(), time.process_time()
-        q, qd, torques = [start.q], [start.qd], []
+        states, torques = [start], []
         for frame in range(drive.frames):
             torque = frame_command(spec, state, drive.at(frame))
             if spec.control_kind != "torque":
@@ -167,12 +167,10 @@ class Subject:
                 control = Control(torque=torque)
             carry, step = dynamics.step(carry, state, control)
             state = State(step.state.q.cpu(), step.state.qd.cpu())
-            q.append(state.q)
-            qd.append(state.qd)
+            states.append(state)
             torques.append(torque)
         seconds, cpu = time.perf_counter() - begin[0], time.process_time() - begin[1]
-        return SimulatedMotion(Trajectory(torch.stack(q, 1), torch.stack(qd, 1)), torch.stack(torques, 1), environment,
-                         seconds, cpu)  # fmt: skip
+        return SimulatedMotion(Trajectory.of_states(states), torch.stack(torques, 1), environment, seconds, cpu)
 
     def resting(self, worlds: int) -> State:
         """Return the nominal pose at rest: joints without a nominal angle at mid-range, the base 1 m up."""

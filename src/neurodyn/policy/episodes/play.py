@@ -167,9 +167,8 @@ def _robot_path(task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynam
                 )
                 break
         states += [states[-1]] * (most + 1 - len(states))
-        path = Trajectory(torch.stack([s.q for s in states], 1), torch.stack([s.qd for s in states], 1))
         said = unscored(task) if math.isnan(earned) else f"return {earned:.4g}"
-        return _Path(path, ended, commands.figures(), said, sensed)
+        return _Path(Trajectory.of_states(states), ended, commands.figures(), said, sensed)
 
     robot_dynamics.dynamics.rehearse(lambda: run(REHEARSED))
     path = run(frames)
@@ -207,28 +206,23 @@ def _paths(
     world = PolicyEnvironment(
         task, resolved.dynamics, resolved.starts(task, seed), worlds, seed=seed, environment=environment
     )
-    q, qd = [world.state.q], [world.state.qd]
-    running = torch.ones(worlds, 1, dtype=torch.bool, device=world.device)
+    states = [world.state]
+    running = torch.ones(worlds, dtype=torch.bool, device=world.device)
     ends: dict[int, Ended] = {}
     tallies = [CommandTally(task) for _ in range(worlds)]
     rows = torch.eye(worlds, dtype=torch.bool, device=world.device)
     act = acting(policy)
     for frame in tracked(range(1, frames + 1)):
         for tally, row in zip(tallies, rows, strict=True):
-            tally.count(world.now, world.memory, row & running[:, 0])
+            tally.count(world.now, world.memory, row & running)
         _, _, done, extras = world.step(act(world.seen))
-        end, implausible = extras["state"], extras["implausible"][:, None]
-        failed = running & (done & ~extras["time_outs"].bool())[:, None]
-        for row in (failed | running & implausible).nonzero()[:, 0].tolist():
-            ends[row] = Ended(frame * task.declaration().dt, "is implausible" if implausible[row, 0] else "fails")
-        moving = running & ~implausible
+        implausible = extras["implausible"]
+        ended = running & (done & ~extras["time_outs"].bool() | implausible)
+        for row in ended.nonzero()[:, 0].tolist():
+            ends[row] = Ended(frame * task.declaration().dt, "is implausible" if implausible[row] else "fails")
         if isinstance(act, ActingPolicy):
             act.restart(done)
-        q.append(torch.where(moving, end.q, q[-1]))
-        qd.append(torch.where(moving, end.qd, qd[-1]))
-        running = running & ~done[:, None]
-    path = Trajectory(torch.stack(q, 1).cpu(), torch.stack(qd, 1).cpu())
-    return [
-        _Path(Trajectory(path.q[i : i + 1], path.qd[i : i + 1]), ends.get(i), tallies[i].figures())
-        for i in range(worlds)
-    ]
+        states.append(extras["state"].where(running & ~implausible, states[-1]))
+        running = running & ~done
+    path = Trajectory.of_states(states).to("cpu")
+    return [_Path(path.rows(slice(i, i + 1)), ends.get(i), tallies[i].figures()) for i in range(worlds)]
