@@ -5,13 +5,13 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
 from neurodyn.core.artifacts import atomic_folder, export_folder, read_json, require_writable
 from neurodyn.core.errors import InputError, notice
-from neurodyn.core.registry import Registry
+from neurodyn.core.registry import Later, Registry
 
 if TYPE_CHECKING:
     from neurodyn.data.store import Store
@@ -22,7 +22,75 @@ if TYPE_CHECKING:
     from neurodyn.interop.replays import Replay
     from neurodyn.robots import Robot
 
-SIMULATOR_FORMATS: "Registry[Callable[[IdentifiedRobot, Path], set[str]]]" = Registry("simulator to export to")
+
+def _c_source() -> Any:
+    from neurodyn.interop.c_code import source
+
+    return source
+
+
+def _mjcf() -> Any:
+    from neurodyn.interop import mjcf
+
+    return mjcf
+
+
+def _mjcf_drives() -> Any:
+    from neurodyn.interop import mjcf_drives
+
+    return mjcf_drives
+
+
+def _nerd() -> Any:
+    from neurodyn.interop import nerd
+
+    return nerd
+
+
+def _newton() -> Any:
+    from neurodyn.interop import newton
+
+    return newton
+
+
+def _policies() -> Any:
+    from neurodyn.interop import policies
+
+    return policies
+
+
+def _rwm() -> Any:
+    from neurodyn.interop import rwm
+
+    return rwm
+
+
+def _trainers() -> Any:
+    from neurodyn.interop import trainers
+
+    return trainers
+
+
+def _trajectories() -> Any:
+    from neurodyn.interop import trajectories
+
+    return trajectories
+
+
+def _urdf() -> Any:
+    from neurodyn.interop import urdf
+
+    return urdf
+
+
+SIMULATOR_FORMATS: "Registry[Callable[[IdentifiedRobot, Path], set[str]]]" = Registry(
+    "simulator to export to",
+    newton=Later(lambda: _newton().write_newton),
+    isaaclab=Later(lambda: _trainers().write_isaaclab),
+    mjcf=Later(lambda: _mjcf().write_mjcf),
+    urdf=Later(lambda: _urdf().write_urdf),
+    mjlab=Later(lambda: _trainers().write_mjlab),
+)
 """Writers by target: (identified robot, empty folder) -> names of the quantities that the target can represent.
 
 They raise an InputError if the target cannot represent the robot or its actuator network.
@@ -34,129 +102,41 @@ WITH_NETWORKS = {"mjcf"}
 WITH_TRANSMISSIONS = {"mjcf"}
 """Targets that support drives with a transmission of their own; others refuse robots with such drives."""
 
-REMARKS: "Registry[Callable[[IdentifiedRobot], list[str]]]" = Registry("simulator with remarks on its exports")
+REMARKS: "Registry[Callable[[IdentifiedRobot], list[str]]]" = Registry(
+    "simulator with remarks on its exports",
+    mjcf=Later(lambda: _mjcf_drives().remarks),
+    urdf=Later(lambda: _urdf().remarks),
+    isaaclab=Later(lambda: _trainers().remarks),
+    mjlab=Later(lambda: _trainers().remarks),
+)
 """By target: what its files need, and what they only approximate, one line each."""
 
-MODEL_LAYOUTS: "Registry[Callable[[Path, Robot, Path | None], LearnedDynamics]]" = Registry("layout of a model")
+MODEL_LAYOUTS: "Registry[Callable[[Path, Robot, Path | None], LearnedDynamics]]" = Registry(
+    "layout of a model", rwm=Later(lambda: _rwm().read_rwm), nerd=Later(lambda: _nerd().read_nerd)
+)
 """Readers by layout: (checkpoint, robot, statistics) -> model."""
 
-POLICY_FORMATS: Registry[Callable[[str | Path, Path], Path]] = Registry("format of a policy")
+POLICY_FORMATS: Registry[Callable[[str | Path, Path], Path]] = Registry(
+    "format of a policy", **{"rsl-rl": Later(lambda: _policies().export_rsl_rl)}
+)
 """Writers by format: (policy, output folder) -> file that the other trainer loads."""
 
-CODE: "Registry[Callable[[CUnit, str], dict[str, str]]]" = Registry("code to export to")
+CODE: "Registry[Callable[[CUnit, str], dict[str, str]]]" = Registry(
+    "code to export to",
+    **{
+        "c": Later(lambda: _c_source().c_files),
+        "c-base-filter": Later(lambda: _c_source().c_files),
+        "cpp-header": Later(lambda: _c_source().cpp_files),
+    },
+)
 """Writers by language: (C unit, its name in the code) -> file contents by name."""
 
-WRITERS: "Registry[Callable[[Store, Path], None]]" = Registry("format of trajectories")
+WRITERS: "Registry[Callable[[Store, Path], None]]" = Registry(
+    "format of trajectories",
+    lerobot=Later(lambda: _trajectories().write_lerobot),
+    mcap=Later(lambda: _trajectories().write_mcap),
+)
 """Writers by format: (store, path); the path must not exist."""
-
-
-@SIMULATOR_FORMATS.register("newton")
-def _newton(identified: "IdentifiedRobot", folder: Path) -> set[str]:
-    from neurodyn.interop.newton import write_newton
-
-    return write_newton(identified, folder)
-
-
-@SIMULATOR_FORMATS.register("isaaclab")
-def _isaaclab(identified: "IdentifiedRobot", folder: Path) -> set[str]:
-    from neurodyn.interop.trainers import write_isaaclab
-
-    return write_isaaclab(identified, folder)
-
-
-@SIMULATOR_FORMATS.register("mjcf")
-def _mjcf(identified: "IdentifiedRobot", folder: Path) -> set[str]:
-    from neurodyn.interop.mjcf import write_mjcf
-
-    return write_mjcf(identified, folder)
-
-
-@REMARKS.register("mjcf")
-def _mjcf_remarks(identified: "IdentifiedRobot") -> list[str]:
-    from neurodyn.interop.mjcf_drives import remarks
-
-    return remarks(identified)
-
-
-@REMARKS.register("urdf")
-def _urdf_remarks(identified: "IdentifiedRobot") -> list[str]:
-    from neurodyn.interop.urdf import remarks
-
-    return remarks(identified)
-
-
-@REMARKS.register("isaaclab")
-@REMARKS.register("mjlab")
-def _trainer_remarks(identified: "IdentifiedRobot") -> list[str]:
-    from neurodyn.interop.trainers import remarks
-
-    return remarks(identified)
-
-
-@SIMULATOR_FORMATS.register("urdf")
-def _urdf(identified: "IdentifiedRobot", folder: Path) -> set[str]:
-    from neurodyn.interop.urdf import write_urdf
-
-    return write_urdf(identified, folder)
-
-
-@SIMULATOR_FORMATS.register("mjlab")
-def _mjlab(identified: "IdentifiedRobot", folder: Path) -> set[str]:
-    from neurodyn.interop.trainers import write_mjlab
-
-    return write_mjlab(identified, folder)
-
-
-@MODEL_LAYOUTS.register("rwm")
-def _rwm(file: Path, robot: "Robot", statistics: Path | None) -> "LearnedDynamics":
-    from neurodyn.interop.rwm import read_rwm
-
-    return read_rwm(file, robot, statistics)
-
-
-@MODEL_LAYOUTS.register("nerd")
-def _nerd(file: Path, robot: "Robot", statistics: Path | None) -> "LearnedDynamics":
-    from neurodyn.interop.nerd import read_nerd
-
-    return read_nerd(file, robot, statistics)
-
-
-@POLICY_FORMATS.register("rsl-rl")
-def _rsl_rl(policy: str | Path, folder: Path) -> Path:
-    from neurodyn.interop.policies import export_rsl_rl
-
-    return export_rsl_rl(policy, folder)
-
-
-@CODE.register("c")
-def _c(unit: "CUnit", name: str) -> dict[str, str]:
-    from neurodyn.interop.c_code.source import c_files
-
-    return c_files(unit, name)
-
-
-CODE.add("c-base-filter", _c)
-
-
-@CODE.register("cpp-header")
-def _cpp_header(unit: "CUnit", name: str) -> dict[str, str]:
-    from neurodyn.interop.c_code.source import cpp_files
-
-    return cpp_files(unit, name)
-
-
-@WRITERS.register("lerobot")
-def _lerobot(store: "Store", path: Path) -> None:
-    from neurodyn.interop.trajectories import write_lerobot
-
-    write_lerobot(store, path)
-
-
-@WRITERS.register("mcap")
-def _mcap(store: "Store", path: Path) -> None:
-    from neurodyn.interop.trajectories import write_mcap
-
-    write_mcap(store, path)
 
 
 @dataclass(frozen=True)
