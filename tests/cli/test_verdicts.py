@@ -35,8 +35,8 @@ def test_an_adaptation_that_fails_writes_its_results_and_ends_with_an_error(tmp_
     found = SimpleNamespace(figures=figures, runs=[])
     monkeypatch.setattr("neurodyn.identify.run.adapt", lambda request: found)
     monkeypatch.setattr("neurodyn.report.identification.write_identification", lambda *parts: None)
-    monkeypatch.setattr("neurodyn.cli.terminal.adaptation.print_adaptation", lambda figures: None)
-    monkeypatch.setattr("neurodyn.cli.terminal.adaptation.print_next", lambda *parts: None)
+    monkeypatch.setattr("neurodyn.cli.terminal.results.print_adaptation", lambda figures: None)
+    monkeypatch.setattr("neurodyn.cli.terminal.results.print_next", lambda *parts: None)
     with pytest.raises(InputError, match="run: verdict: fails: a sign; mend it"):
         adapt(robot="ant", data=("log.h5",), out=tmp_path / "run", json=tmp_path / "told.json")
     assert '"verdict": "fails: a sign; mend it"' in (tmp_path / "told.json").read_text()

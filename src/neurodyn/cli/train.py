@@ -150,7 +150,7 @@ def identify(
         neurodyn identify dfki-c1 --data log.npz --out runs/c1
         neurodyn identify arm --data log.h5 --parameters '*.damping' --out runs/arm
     """
-    from neurodyn.cli.terminal.adaptation import print_identification, print_next
+    from neurodyn.cli.terminal.results import print_identification, print_next
     from neurodyn.identify.run import identify as identify_robot
     from neurodyn.report.identification import write_identification
 
@@ -230,7 +230,7 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
         neurodyn adapt examples/own_logs --data log.h5 --mechanism --out runs/pole
         neurodyn adapt runs/family --data logs/mine.h5 --out runs/mine
     """
-    from neurodyn.cli.terminal.adaptation import print_adaptation, print_conditions, print_next
+    from neurodyn.cli.terminal.results import print_adaptation, print_conditions, print_next
     from neurodyn.identify.conditions import IdentifiedConditions, adapt_conditions, is_run
     from neurodyn.identify.run import adapt as adapt_robot
     from neurodyn.report.adaptation import write_conditions

@@ -5,8 +5,7 @@ import pytest
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.description.drive import Drive, require_drives
-from neurodyn.core.description.drive_tables import read_drives
-from neurodyn.core.description.servos import SERVOS
+from neurodyn.core.description.drive_tables import SERVOS, read_drives
 from neurodyn.core.errors import InputError
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from neurodyn.cli.terminal.adaptation import print_adaptation, print_next
+from neurodyn.cli.terminal.results import print_adaptation, print_next
 from neurodyn.identify.result import NextMotion, Reference
 from tests.report.test_identification_page import GROUP, figures
 
