@@ -39,8 +39,6 @@ def test_a_dimension_that_never_varied_is_harmless():
     later = torch.tensor([[0.0, 1e6, 0.0]])
     assert normaliser(later)[0, 1] == 0.0
     assert normaliser.inverse(torch.ones(1, 3))[0, 1] == pytest.approx(9.81)
-    kept = Normaliser(3, drop_constant=False).fit(x)
-    assert kept(later)[0, 1] > 1e6
 
 
 def test_statistics_are_frozen_once_fitted_and_travel_with_the_state():

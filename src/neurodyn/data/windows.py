@@ -194,9 +194,8 @@ class Windows:
         """Return the windows without their first frames, which become their past."""
         return replace(self.cut(frames), past=self.cut(0, frames)) if frames else self
 
-    def batches(self, size: int | None) -> Iterator["Windows"]:
-        """Yield the windows in order, at most `size` at once (None: all)."""
-        size = self.count if size is None else size
+    def batches(self, size: int) -> Iterator["Windows"]:
+        """Yield the windows in order, at most `size` at once."""
         yield from (self.rows(slice(begin, begin + size)) for begin in range(0, self.count, size))
 
 

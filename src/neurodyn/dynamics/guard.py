@@ -123,17 +123,17 @@ def widen(ranges: tuple[Interval, ...], margin: float) -> tuple[Interval, ...]:
 
 
 @torch.no_grad()
-def fault_of(bounds: PlausibleBounds, path: Trajectory, where: str, *, first: int = 0) -> Fault | None:
+def fault_of(bounds: PlausibleBounds, path: Trajectory, where: str) -> Fault | None:
     """Return the earliest fault of a batch of roll-outs, in the first world with one; None if all are plausible.
 
-    `where` says what was running. `first` is the frame number of the first state in `path`; 0 for an initial state.
+    `where` says what was running; `path` begins with the initial states.
     """
     if _all_within(bounds, path):
         return None
     outside = bounds.outside(path.q, path.qd, path.channels)
     # A finite initial state outside of the bounds was given by the caller and is not a fault of the dynamics.
     finite = path.q.isfinite().all(-1) & path.qd.isfinite().all(-1)
-    outside = outside & ~(outside[:, :1] & finite) if not first else outside
+    outside = outside & ~(outside[:, :1] & finite)
     if not bool(outside.any()):
         return None
     frame = int(outside.any(0).int().argmax())
@@ -142,7 +142,7 @@ def fault_of(bounds: PlausibleBounds, path: Trajectory, where: str, *, first: in
     assert at[0] is not None
     assert at[1] is not None
     state = State.unchecked(q=at[0], qd=at[1], channels=at[2])
-    fault = state_fault(bounds, state, where, frame=first + frame)
+    fault = state_fault(bounds, state, where, frame=frame)
     return msgspec.structs.replace(fault, world=world, worlds=int(outside.any(1).sum()), of=len(outside))
 
 

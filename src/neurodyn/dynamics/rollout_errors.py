@@ -41,9 +41,9 @@ HORIZONS = (10, 100, 500, 1000)
 _MOST_COORDINATES = 12
 
 
-def horizons_up_to(frames: int, marks: tuple[int, ...] = HORIZONS) -> list[int]:
+def horizons_up_to(frames: int) -> list[int]:
     """Return the standard horizons within `frames`, and `frames`."""
-    return sorted({mark for mark in marks if mark <= frames} | {frames})
+    return sorted({mark for mark in HORIZONS if mark <= frames} | {frames})
 
 
 class Ranking(NamedTuple):

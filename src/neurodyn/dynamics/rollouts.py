@@ -67,20 +67,15 @@ def recorded_environments(store: Store, dynamics: Dynamics) -> RecordedEnvironme
     return RecordedEnvironments(store, names=names, surroundings=not dynamics.measured)
 
 
-def roll_along(
-    dynamics: Dynamics, windows: Windows, environments: RecordedEnvironments | None = None, *, batch: int | None = None
-) -> Trajectory:
+def roll_along(dynamics: Dynamics, windows: Windows, environments: RecordedEnvironments | None = None) -> Trajectory:
     """Roll dynamics out along windows of a log, on their device; the result is on that of the windows.
 
     Args:
         dynamics: The dynamics; they see as much of the windows' past as they use (`spec.context`).
         windows: The windows, in a dtype that the dynamics take.
         environments: Environments of the log (`recorded_environments`); None for the dynamics' own.
-        batch: Largest number of windows at once, to bound memory; None for all.
     """
-    return Trajectory.joined(
-        [follow(dynamics, starts_of(part, dynamics, environments)) for part in windows.batches(batch)]
-    )
+    return follow(dynamics, starts_of(windows, dynamics, environments))
 
 
 def starts_of(windows: Windows, dynamics: Dynamics, environments: RecordedEnvironments | None = None) -> "RolloutBatch":

@@ -28,6 +28,8 @@ from neurodyn.evaluate.records import (
 )
 
 PERCENTILES = (10, 50, 90)
+_POINTS = 200
+"""Most frames in a curve."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,9 @@ def _summary(by_metric: dict[str, Tensor], positions: Tensor, columns: dict[str,
     return ErrorSummary(means=means, percentiles=spread, joints=joints)
 
 
-def error_curves(compared: RolloutErrors, points: int = 200) -> ErrorCurves:
-    """Return mean and percentiles of the errors at about `points` frames, for plots."""
-    frames = torch.linspace(1, compared.frames, min(points, compared.frames)).long().unique()
+def error_curves(compared: RolloutErrors) -> ErrorCurves:
+    """Return mean and percentiles of the errors at up to `_POINTS` frames, for plots."""
+    frames = torch.linspace(1, compared.frames, min(_POINTS, compared.frames)).long().unique()
     curves = {}
     for name, errors in errors_by_metric(compared).items():
         at_end = errors[compared.finite][:, frames - 1].double().mean(-1)

@@ -200,9 +200,9 @@ def reference_errors(robot: Robot, rollouts: Mapping[str, RolloutResult]) -> Ref
     return ReferenceErrors(rollouts=count, half_step=errors("half_step"), perturbed=errors("perturbed"))
 
 
-def perturb(spec: StateSpec, state: State, rng: np.random.Generator, size: float = SIZE) -> State:
-    """Return states with every coordinate shifted by plus or minus `size` [rad, m, rad/s or m/s]."""
-    q, qd = (torch.from_numpy(rng.choice([-size, size], state.qd.shape).astype(np.float32)) for _ in range(2))
+def perturb(spec: StateSpec, state: State, rng: np.random.Generator) -> State:
+    """Return states with every coordinate shifted by plus or minus `SIZE`."""
+    q, qd = (torch.from_numpy(rng.choice([-SIZE, SIZE], state.qd.shape).astype(np.float32)) for _ in range(2))
     return State(displace(spec, state.q, q), state.qd + qd)
 
 

@@ -17,8 +17,8 @@ _FITTED = "this normaliser is fitted; its statistics are part of the model and s
 class Normaliser(nn.Module):
     r"""$(x - \bar x)/\sqrt{\mathrm{var}\,x + \epsilon}$ per dimension; the identity until it is fitted.
 
-    A dimension that was constant in the training set would be divided by $\sqrt\epsilon$, which amplifies any later
-    change. With `drop_constant` it is mapped to zero instead, and the inverse returns its mean.
+    A dimension that was constant in the training set is mapped to zero, and the inverse returns its mean: divided by
+    $\sqrt\epsilon$, any later change would be amplified.
     """
 
     mean: Tensor
@@ -29,10 +29,9 @@ class Normaliser(nn.Module):
     """1 / std, or zero for a dropped dimension, shape [size]."""
     fitted: Tensor
 
-    def __init__(self, size: int, *, eps: float = 1e-5, drop_constant: bool = True) -> None:
+    def __init__(self, size: int, *, eps: float = 1e-5) -> None:
         super().__init__()
         self.eps = eps
-        self.drop_constant = drop_constant
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("std", torch.ones(size))
         self.register_buffer("gain", torch.ones(size))
@@ -56,7 +55,7 @@ class Normaliser(nn.Module):
         std = torch.sqrt(variance + self.eps)
         # Rounding of a constant c in float32 is about 1e-7 |c|; smaller variations count as constant.
         constant = torch.sqrt(variance) <= 1e-6 * mean.abs()
-        gain = torch.where(constant, 0.0, 1.0 / std) if self.drop_constant else 1.0 / std
+        gain = torch.where(constant, 0.0, 1.0 / std)
         self.mean.copy_(mean)
         self.std.copy_(std)
         self.gain.copy_(gain)

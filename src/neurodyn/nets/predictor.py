@@ -17,6 +17,8 @@ from neurodyn.nets.sequence import Carry, SequenceNet
 
 _SILENT = 1e-5
 """Tolerance within which biases count as those of a zero output, in standard deviations of the outputs."""
+_RIDGE = 1e-9
+"""Tikhonov weight per sample on the normalised coefficients, for collinear inputs."""
 
 
 class Predictor(nn.Module):
@@ -70,15 +72,12 @@ class Predictor(nn.Module):
         return self.net.context
 
     @torch.no_grad()
-    def fit(
-        self, x: Any, y: Any, *, ridge: float = 1e-9, start_at_zero: bool = False, missing_outputs: int = 0
-    ) -> "Predictor":
+    def fit(self, x: Any, y: Any, *, start_at_zero: bool = False, missing_outputs: int = 0) -> "Predictor":
         """Fit both normalisers, and the skip connection by least squares in float64.
 
         Args:
             x: Inputs, shape [N, inputs] or [..., inputs]; tensor, array or HDF5 dataset.
             y: Outputs, shape [N, outputs] or [..., outputs].
-            ridge: Tikhonov weight per sample on the normalised coefficients, for collinear inputs.
             start_at_zero: Whether to start with zero outputs instead; for corrections that are zero except in a few
                 frames, which would dominate a least-squares fit.
             missing_outputs: Number of leading outputs missing in `y`; they have unit one and start at zero.
@@ -99,7 +98,7 @@ class Predictor(nn.Module):
             return self
         if self.skip is not None:
             solution = nn.functional.pad(
-                least_squares(self.normaliser, measured_outputs, x, y, ridge), (missing_outputs, 0)
+                least_squares(self.normaliser, measured_outputs, x, y, _RIDGE), (missing_outputs, 0)
             )
             self.skip.weight.copy_(solution[:-1] if self.members > 1 else solution[:-1].t())
             self.skip.bias.copy_(solution[-1])

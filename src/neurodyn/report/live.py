@@ -225,12 +225,12 @@ class LiveView:
         handle: Handle that is dragged to push the chosen link.
     """
 
-    def __init__(self, session: LiveSession, host: str = "127.0.0.1", port: int = 8080) -> None:
+    def __init__(self, session: LiveSession, port: int = 8080) -> None:
         """Start a server at a port, or at a free one if taken; raise an InputError if viser is missing."""
         viser = require_viser()
         self.session, self._viser = session, viser
         with redirect_stdout(io.StringIO()):
-            self.server = viser.ViserServer(host=host, port=port, label=session.robot.name, verbose=False)
+            self.server = viser.ViserServer(host="127.0.0.1", port=port, label=session.robot.name, verbose=False)
         self._stage = ViewedCopies(session.robot, len(session.states), session.environment.ground)
         self._build_scene()
         self._build_controls()

@@ -268,9 +268,9 @@ _EFFORT = 2
 
 
 def pictures(
-    recording: Recording, *, world: int = 0, width: int = 360, height: int = 240, rate: float = RATE
+    recording: Recording, *, width: int = 360, height: int = 240, rate: float = RATE
 ) -> tuple[np.ndarray, float]:
-    """Render roll-out `world` beside the truth, in two panels of `width` x `height` pixels.
+    """Render the first roll-out beside the truth, in two panels of `width` x `height` pixels.
 
     Return images, uint8, shape [T, H, W, 3], about `rate` per second, and the time between them [s].
     """
@@ -278,11 +278,11 @@ def pictures(
 
     dt = recording.robot.dt
     stride = max(1, round(1.0 / (rate * dt)))
-    shown = [_hold_finite(x.q[world, ::stride]) for x in (recording.predicted, recording.truth)]
+    shown = [_hold_finite(x.q[0, ::stride]) for x in (recording.predicted, recording.truth)]
     # One call renders both panels, with a shared camera for comparison.
     ground = recording.ground
     if ground is not None and ground.pose is not None:
-        ground = ground.posed(ground.pose[world : world + 1])
+        ground = ground.posed(ground.pose[:1])
     paths = [_path(recording.robot, q, stride * dt) for q in (shown if recording.apart else shown[1:] * 2)]
     both = None if paths[0] is None or paths[1] is None else np.concatenate([paths[0], paths[1]])
     panels = np.asarray(render(recording.robot, torch.cat(shown), width=width, height=height, ground=ground, path=both))
@@ -305,11 +305,11 @@ def gif_bytes(frames: np.ndarray, interval: float, *, colours: int = 64) -> byte
     return _animation(indexed, interval, "GIF", optimize=False)
 
 
-def webp_bytes(frames: np.ndarray, interval: float, *, quality: int = 70) -> bytes:
+def webp_bytes(frames: np.ndarray, interval: float) -> bytes:
     """Encode images, shape [T, H, W, 3], as a looping WebP animation."""
     from PIL import Image
 
-    return _animation([Image.fromarray(frame) for frame in frames], interval, "WEBP", quality=quality, method=_EFFORT)
+    return _animation([Image.fromarray(frame) for frame in frames], interval, "WEBP", quality=70, method=_EFFORT)
 
 
 def still_bytes(frame: np.ndarray, *, quality: int = 80) -> bytes:

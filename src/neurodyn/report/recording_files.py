@@ -39,8 +39,8 @@ def require_rerun() -> Any:
     return import_extra("rerun", "rrd", "rerun", package="rerun-sdk", instead="ask for --format html")
 
 
-def write_rrd(recording: Recording, path: Path, *, world: int = 0) -> None:
-    """Write roll-out `world` as a Rerun file, atomically.
+def write_rrd(recording: Recording, path: Path) -> None:
+    """Write the first roll-out as a Rerun file, atomically.
 
     Entities: `PREDICTION/LINK` and `TRUTH/LINK` with poses over the timeline `time`; `coordinates/NAME/PREDICTION` and
     `coordinates/NAME/TRUTH`. Link poses need Newton, and are left out without it.
@@ -51,9 +51,9 @@ def write_rrd(recording: Recording, path: Path, *, world: int = 0) -> None:
     with atomic(path) as partial:
         stream = rerun.RecordingStream("neurodyn")
         stream.save(partial)
-        stream.send_recording_name(f"{recording.robot.name}, {recording.title}, {recording.worlds[world]}")
+        stream.send_recording_name(f"{recording.robot.name}, {recording.title}, {recording.worlds[0]}")
         for (label, motion), colour in zip(paths.items(), _COLOURS.values(), strict=True):
-            q = motion.q[world].detach().cpu()
+            q = motion.q[0].detach().cpu()
             for i, (name, unit) in enumerate(zip(spec.q_names, spec.q_units, strict=True)):
                 entity = f"coordinates/{_part(name)}/{_part(label)}"
                 line = rerun.SeriesLines(colors=[colour], names=[f"{name} [{unit}], {label}"])

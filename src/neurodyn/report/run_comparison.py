@@ -12,6 +12,7 @@ from neurodyn.report.numbers import MISSING, count, digits, plus_minus, quantity
 from neurodyn.report.page import Table, figure, grid, render_page
 from neurodyn.report.plots import PlotCurve, curve_style, plot
 
+TITLE = "Runs compared"
 LEAD = (
     f"Runs that differ in their seed alone are one row: the mean over them, and its {LEVEL:.0%} interval (Student's t "
     "over the seeds). The best row is first."
@@ -20,18 +21,18 @@ _MOST_CURVES = 60
 _MOST_LETTERS = 40  # maximum length of a setting in a table
 
 
-def write_comparison(path: Path, result: RunComparison, *, title: str = "Runs compared") -> Path:
+def write_comparison(path: Path, result: RunComparison) -> Path:
     """Write the page of a `compare_runs` or `compare_figures` result, atomically, and return its path."""
-    write_text(Path(path), render_comparison(result, title=title))
+    write_text(Path(path), render_comparison(result))
     return Path(path)
 
 
-def render_comparison(result: RunComparison, *, title: str = "Runs compared") -> str:
+def render_comparison(result: RunComparison) -> str:
     """Return the page as HTML."""
     runs = sum(len(group.runs) for family in result.families for group in family.groups)
     families = [_family(family, number) for number, family in enumerate(result.families)]
     return render_page(
-        title, "comparison.html", title=title, lead=f"{count(runs, 'run')}. {LEAD}", broken=broken_lines(result),
+        TITLE, "comparison.html", title=TITLE, lead=f"{count(runs, 'run')}. {LEAD}", broken=broken_lines(result),
         families=families,
     )  # fmt: skip
 

@@ -181,7 +181,7 @@ def draws_of_drives(texts: Sequence[str]) -> bool:
 _ACTUATOR = "actuator."
 
 
-def read_posterior(run: Path, count: int = SAMPLES, seed: int = 0) -> tuple[tuple[str, ...], Tensor]:
+def read_posterior(run: Path, count: int = SAMPLES) -> tuple[tuple[str, ...], Tensor]:
     """Return a sample of the quantities that a run identified.
 
     An adaptation has a sample of the joint distribution (Laplace: normal in its coordinates about the optimum,
@@ -190,7 +190,6 @@ def read_posterior(run: Path, count: int = SAMPLES, seed: int = 0) -> tuple[tupl
     Args:
         run: Folder of a run of `neurodyn adapt` or `neurodyn identify`.
         count: Number of samples of an identification.
-        seed: Seed of those samples.
 
     Returns:
         Names of the quantities, and values, shape [samples, names], float32.
@@ -212,7 +211,7 @@ def read_posterior(run: Path, count: int = SAMPLES, seed: int = 0) -> tuple[tupl
             f"{run}: none of its quantities has an interval, because its logs do not determine them; valid: another run"
         )
     reach = math.sqrt(2.0) * float(torch.erfinv(torch.tensor(CONFIDENCE, dtype=torch.float64)))
-    noise = torch.randn(count, len(identified), generator=posterior_generator(seed), dtype=torch.float64)
+    noise = torch.randn(count, len(identified), generator=posterior_generator(0), dtype=torch.float64)
     values = torch.tensor([one["value"] for one in identified], dtype=torch.float64)
     low, high = torch.tensor([one["interval"] for one in identified], dtype=torch.float64).unbind(1)
     rows = values + 0.5 * (high - low) / reach * noise

@@ -462,7 +462,8 @@ def periodic_columns(spec: StateSpec) -> tuple[int, ...]:
 
 def _limits(spec: StateSpec, qd: Tensor) -> tuple[Limit, ...]:
     # A limit matters once the joint could reach it within a frame or two at the speeds seen.
-    reach = 2.0 * spec.dt * _quantile(qd.abs())
+    step = max(1, len(qd) // 100_000)
+    reach = 2.0 * spec.dt * torch.quantile(qd[::step].abs().float(), 0.999, dim=0)
     limits = []
     for joint in spec.joints:
         if not joint.scalar:
@@ -474,11 +475,6 @@ def _limits(spec: StateSpec, qd: Tensor) -> tuple[Limit, ...]:
         if joint.lower is not None:
             limits.append(Limit(coordinate=row, bound=joint.lower, side=-1, margin=margin))
     return tuple(limits)
-
-
-def _quantile(values: Tensor, share: float = 0.999, most: int = 100_000) -> Tensor:
-    step = max(1, values.shape[0] // most)
-    return torch.quantile(values[::step].float(), share, dim=0)
 
 
 def count_inputs(

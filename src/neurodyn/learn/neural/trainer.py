@@ -141,6 +141,8 @@ def _measure(error: Tensor, phase: Phase) -> Tensor:
     return error.abs() if phase.loss == "absolute" else error.square()
 
 
+_SHOWN = 4
+"""Most positions whose errors are printed."""
 _MOST_GRAPHS = 8
 """Most batch layouts to record; the number of windows from each store of a mixture varies by one."""
 
@@ -375,7 +377,7 @@ class NeuralLearner(WindowLearner):
         NEURAL.save(self._run, self._model)
 
 
-def _by_size(spec: StateSpec, errors: tuple[float, ...], most: int = 4) -> list[tuple[str, float, str]]:
+def _by_size(spec: StateSpec, errors: tuple[float, ...]) -> list[tuple[str, float, str]]:
     """Return name, error and unit of the positions, if there are many only of the largest errors."""
     named = list(zip(spec.tangent_names, errors, spec.tangent_units, strict=True))
-    return named if len(named) <= most else sorted(named, key=lambda entry: -entry[1])[:most]
+    return named if len(named) <= _SHOWN else sorted(named, key=lambda entry: -entry[1])[:_SHOWN]
