@@ -11,6 +11,7 @@ import numpy as np
 from neurodyn.core.description.contacts import SHAPE_PROPERTIES, SOLIMP, SOLREF, RoundedBox, SoftConstraints
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.description.scene import Pose
+from neurodyn.core.description.spec import JOINT_PROPERTIES
 from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.interop.identified import ACTUATOR, BODY, IdentifiedRobot, heading, number
@@ -21,9 +22,6 @@ from neurodyn.robots.assets import asset_path, relocate_mjcf
 from neurodyn.sim.bodies import compose, invert
 from neurodyn.sim.mujoco.asset import compile_asset, read_spec
 from neurodyn.sim.mujoco.shape_contacts import touching_pairs
-
-PASSIVE = {"armature": "armature", "damping": "damping", "friction": "frictionloss", "stiffness": "stiffness"}
-"""Joint attributes by quantity."""
 
 _FRICTION = "1 0.005 0.0001"  # MuJoCo's default, too
 _STEP, _GRAVITY = 0.002, (0.0, 0.0, -9.81)  # MuJoCo's defaults [s], [m/s^2]
@@ -39,13 +37,13 @@ def write_joint(
     name, robot = link.joint.name, identified.require_robot("MJCF")
     declared = next(one for one in robot.joints if one.name == name)
     angle = degrees if link.joint.kind == "revolute" else 1.0
-    values = {what: getattr(link, what) for what in PASSIVE}
+    values = {what: getattr(link, what) for what in JOINT_PROPERTIES}
     values |= {"damping": identified.damping(link), "friction": identified.friction(link)}
     values["armature"] = max(0.0, link.armature - smaller_armature(identified, name))
-    for what, attribute in PASSIVE.items():
+    for what, own in JOINT_PROPERTIES.items():
         given = getattr(declared, what, None) is not None or values[what] != getattr(link, what)
         if every or given or identified.is_free(f"{name}.{what}"):
-            joint.set(attribute, number(values[what]))
+            joint.set(own.mjcf, number(values[what]))
     bias = identified.bias(name)  # qpos is the reading
     if bias:
         joint.set("ref", number(float(joint.get("ref", "0")) + angle * bias))
@@ -128,7 +126,7 @@ def mechanism_tree(identified: IdentifiedRobot) -> tuple[Element, set[str]]:
         parent = world if link.joint.parent < 0 else bodies[link.joint.parent]
         bodies.append(_body(identified, parent, link, index))
         name = link.joint.name
-        parts = (*BODY, "origin", "axis", *((*PASSIVE, "rest", "lower", "upper") if link.joint.scalar else ()))
+        parts = (*BODY, "origin", "axis", *((*JOINT_PROPERTIES, "rest", "lower", "upper") if link.joint.scalar else ()))
         placed |= identified.free_names(*(f"{name}.{what}" for what in parts))
         placed |= {one for one in identified.free if one.startswith(f"{name}.") and one in identified.contact}
     placed |= {name for name in identified.free if name.startswith("contact.") and name in identified.contact}
@@ -494,7 +492,7 @@ def _inertial(body: Element, com: str, mass: str, **inertia: str) -> Element:
 def _write_joint(asset: _MjcfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
     name, joint = link.joint.name, asset.joint(link)
     write_joint(joint, identified, link, asset.degrees)
-    names = identified.free_names(*(f"{name}.{what}" for what in (*PASSIVE, "rest", "lower", "upper")))
+    names = identified.free_names(*(f"{name}.{what}" for what in (*JOINT_PROPERTIES, "rest", "lower", "upper")))
     names |= {one for one in identified.free if one.startswith(f"{name}.") and one in identified.contact}
     note(asset.parents[joint], joint, identified.changes(sorted(names)))
     return names

@@ -15,6 +15,7 @@ import torch
 import warp as wp
 from torch import Tensor
 
+from neurodyn.core.description.spec import JOINT_PROPERTIES
 from neurodyn.core.errors import InputError, MismatchError, choices, notice
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import Control, Environment, State, WorldParameters
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _XYZ = ("x", "y", "z")
 _BODY_FIELDS = {"body_mass": ("mass",), "body_ipos": tuple(f"com.{axis}" for axis in _XYZ)}
-_DOF_FIELDS = {"dof_armature": "armature", "dof_damping": "damping", "dof_frictionloss": "friction"}
+_DOF_FIELDS = {own.mujoco: name for name, own in JOINT_PROPERTIES.items() if own.mujoco.startswith("dof_")}
 _FRICTION = ("geom_friction",)
 _DERIVED = {
     "dof_invweight0", "body_invweight0", "body_subtreemass", "tendon_invweight0", "tendon_length0", "actuator_acc0",

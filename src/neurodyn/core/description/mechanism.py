@@ -39,7 +39,7 @@ from neurodyn.core.description.shape_contacts import (
     ShapeContact,
     require_shape_contacts,
 )
-from neurodyn.core.description.spec import HasJoints
+from neurodyn.core.description.spec import JOINT_PROPERTIES, HasJoints
 from neurodyn.core.errors import require
 
 Inertia = tuple[float, float, float, float, float, float]
@@ -48,10 +48,7 @@ Inertia = tuple[float, float, float, float, float, float]
 INERTIA_ENTRIES = ("xx", "yy", "zz", "xy", "xz", "yz")
 """Names of the entries of a link's inertia, in order."""
 
-_SCALARS = (
-    "mass", "armature", "damping", "friction", "stiffness", "rest", "lower", "upper",
-    "limit_stiffness", "limit_damping",
-)  # fmt: skip
+_SCALARS = ("mass", *JOINT_PROPERTIES, "rest", "lower", "upper", "limit_stiffness", "limit_damping")
 _CURVED = ("stiffness_square", "stiffness_cube", "damping_square", "damping_cube", "carried")
 """Parameters of a link that are quantities only where nonzero, of either sign."""
 
@@ -109,7 +106,7 @@ class Link(Config, HasQuantities, frozen=True):
 
     def __post_init__(self) -> None:
         where = f"link {self.joint.name!r}"
-        least = ("armature", "damping", "friction", "stiffness", "limit_stiffness", "limit_damping")
+        least = (*JOINT_PROPERTIES, "limit_stiffness", "limit_damping")
         require_fields(self, where, above=("mass [kg]",), least=least, finite=(*_CURVED, "com", "inertia"))
         if self.rest_pose is not UNSET:
             fits = len(self.rest_pose) == self.joint.nq and not self.joint.scalar
@@ -128,8 +125,7 @@ class Link(Config, HasQuantities, frozen=True):
         """See `HasQuantities.paths`; a free joint has some quantities only where they are nonzero."""
         name, joint = self.joint.name, self.joint
         curved = [what for what in _CURVED if getattr(self, what)]
-        optional = ("armature", "damping", "friction", "stiffness")
-        free = ("mass", *(what for what in optional if getattr(self, what)))
+        free = ("mass", *(what for what in JOINT_PROPERTIES if getattr(self, what)))
         scalars = (*(free if joint.kind == "free" else _SCALARS), *curved)
         paths: dict[str, Path] = {f"{name}.{x}": (x,) for x in scalars if getattr(self, x) is not None}
         paths |= components(f"{name}.com", ("com",), "xyz") | components(

@@ -8,9 +8,10 @@ from types import MappingProxyType
 from typing import Any
 
 from neurodyn.core.config import Config
+from neurodyn.core.description.spec import JOINT_PROPERTIES
 from neurodyn.core.errors import InputError, among, notice
 
-_POSITIVE = ("mass", "inertia.xx", "inertia.yy", "inertia.zz", "armature", "damping", "friction", "stiffness")
+_POSITIVE = ("mass", "inertia.xx", "inertia.yy", "inertia.zz", *JOINT_PROPERTIES)
 _POSITIVE_CONTACT = ("slip_speed", "cfm", "restitution", "baumgarte")
 _SOLREF = ("solref.timeconst", "solref.dampratio")
 _POSITIVE_SOLIMP = ("solimp.width", "solimp.power")

@@ -45,6 +45,22 @@ COORDINATES: dict[JointKind, JointCoordinates] = {
 """Coordinates of each joint kind."""
 
 
+class JointProperty(NamedTuple):
+    """Where MuJoCo has a passive property of a joint: an array of its models, and an attribute in its files."""
+
+    mujoco: str
+    mjcf: str
+
+
+JOINT_PROPERTIES = {
+    "armature": JointProperty("dof_armature", "armature"),
+    "damping": JointProperty("dof_damping", "damping"),
+    "friction": JointProperty("dof_frictionloss", "frictionloss"),
+    "stiffness": JointProperty("jnt_stiffness", "stiffness"),
+}
+"""Passive properties of joints, none below 0: fields of `Link`, quantities, and `joint_NAME` in Newton's models."""
+
+
 class HasJointKind:
     """Base of records with a joint `kind`, with properties derived from it."""
 

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
 from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, JointPrint, Link
 from neurodyn.core.description.scene import IDENTITY
-from neurodyn.core.description.spec import COORDINATES, JointKind
+from neurodyn.core.description.spec import COORDINATES, JOINT_PROPERTIES, JointKind
 from neurodyn.robots import Robot, asset_path
 from neurodyn.sim.articulations import (
     Articulation,
@@ -339,7 +339,7 @@ def _joint_print(model: Any, index: int, link: Link) -> JointPrint:
     stiffness, damping = _imported_limit(_solref(model, index)) if link.lower is not None else (0.0, 0.0)
     numbers = {
         "lower": lower, "upper": upper, "limit_stiffness": stiffness, "limit_damping": damping,
-        "armature": link.armature, "damping": link.damping, "friction": link.friction, "stiffness": link.stiffness,
+        **{name: getattr(link, name) for name in JOINT_PROPERTIES},
     }  # fmt: skip
     return JointPrint(
         name=joint.name, kind=joint.kind, axis=rounded_numbers(axes),

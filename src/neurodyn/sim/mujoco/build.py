@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from neurodyn.core.description.scene import Scene
-from neurodyn.core.description.spec import JointKind
+from neurodyn.core.description.spec import JOINT_PROPERTIES, JointKind
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.solids import Solid, needs_triangles, solids_of_scene
 from neurodyn.robots import Robot, asset_path
@@ -35,7 +35,6 @@ _FORCE, _MOST_CONTACTS = 1 << 1, 8  # of a contact sensor: its reading, and cont
 _BASE = 1.0  # thickness of a heightfield below its lowest point [m]
 _TORQUE_DRIVEN = ("actuators", "sensors", "keys", "plugins")
 _SCENE_BIT = 1 << 30  # bit by which shapes of the robot touch scenes
-_FIELDS = {"armature": "dof_armature", "damping": "dof_damping", "friction": "dof_frictionloss"}
 _INTEGRATORS = {"euler": "mjINT_EULER", "implicitfast": "mjINT_IMPLICITFAST"}
 
 
@@ -230,10 +229,10 @@ def _override_joints(built: BuiltModel, robot: Robot) -> None:
     model = built.model
     for number, joint in zip(built.joints, robot.joints, strict=True):
         dofs = slice(int(model.jnt_dofadr[number]), int(model.jnt_dofadr[number]) + joint.nv)
-        for field, array in _FIELDS.items():
+        for field in ("armature", "damping", "friction"):
             value = getattr(joint, field)
             if value is not None:
-                getattr(model, array)[dofs] = value
+                getattr(model, JOINT_PROPERTIES[field].mujoco)[dofs] = value
         if joint.limit_ke is not None or joint.limit_kd is not None:
             old = model.jnt_solref[number]
             model.jnt_solref[number] = [-(joint.limit_ke or -min(old[0], 0.0)), -(joint.limit_kd or -min(old[1], 0.0))]

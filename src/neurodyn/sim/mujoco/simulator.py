@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES
-from neurodyn.core.description.spec import JointPlace
+from neurodyn.core.description.spec import JOINT_PROPERTIES, JointPlace
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
 from neurodyn.sim.articulations import Articulation
@@ -254,7 +254,6 @@ def _contact_forces(model: Any, robot: Robot, sensed: np.ndarray) -> Tensor:
     return torch.from_numpy(total).float()
 
 
-_PASSIVE = {"damping": "dof_damping", "armature": "dof_armature", "friction": "dof_frictionloss"}
 _RANGE = {"lower": 0, "upper": 1}
 _CONTACT = {"friction": ("geom_friction", 0)} | {
     name: (f"geom_{array}", column) for name, (array, column) in CONTACT_COLUMNS.items()
@@ -293,12 +292,12 @@ class WorldModels(ParameterWriter):
         first = int(self._model.jnt_dofadr[joint])
         last = int(self._model.jnt_dofadr[joint + 1]) if joint + 1 < self._model.njnt else self._model.nv
         position = int(self._model.jnt_qposadr[joint])
-        if what in _PASSIVE:
-            return lambda model, value: getattr(model, _PASSIVE[what])[first:last].fill(value)
+        if what in JOINT_PROPERTIES:
+            array = JOINT_PROPERTIES[what].mujoco
+            rows = slice(first, last) if array.startswith("dof_") else slice(joint, joint + 1)
+            return lambda model, value: getattr(model, array)[rows].fill(value)
         if what in _RANGE and self._model.jnt_limited[joint]:
             return lambda model, value: model.jnt_range[joint].__setitem__(_RANGE[what], value)
-        if what == "stiffness":
-            return lambda model, value: model.jnt_stiffness.__setitem__(joint, value)
         if what == "rest":
             return lambda model, value: model.qpos_spring.__setitem__(position, value)
         carries = self._tree.link_of(int(self._model.jnt_bodyid[joint])) == joint

@@ -9,6 +9,7 @@ import numpy as np
 from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
 from neurodyn.core.description.elements import read_elements
 from neurodyn.core.description.mechanism import Link
+from neurodyn.core.description.spec import JOINT_PROPERTIES
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
 from neurodyn.sim.articulations import (
@@ -121,14 +122,9 @@ def _links(model: "newton.Model", robot: Robot) -> tuple[Link, ...]:
 
 def _passive(model: Any, joint: int) -> dict[str, Any]:
     dof = int(model.joint_qd_start.numpy()[joint])
-    values = {
-        name: float(getattr(model, f"joint_{array}").numpy()[dof])
-        for name, array in (
-            ("armature", "armature"), ("damping", "damping"), ("friction", "friction"), ("lower", "limit_lower"),
-            ("upper", "limit_upper"), ("limit_stiffness", "limit_ke"), ("limit_damping", "limit_kd"),
-            ("stiffness", "stiffness"),
-        )
-    }  # fmt: skip
+    arrays = {name: name for name in JOINT_PROPERTIES} | {"lower": "limit_lower", "upper": "limit_upper"}
+    arrays |= {"limit_stiffness": "limit_ke", "limit_damping": "limit_kd"}
+    values = {name: float(getattr(model, f"joint_{array}").numpy()[dof]) for name, array in arrays.items()}
     values["rest"] = float(model.joint_rest_q.numpy()[int(model.joint_q_start.numpy()[joint])])
     return {name: value for name, value in values.items() if abs(value) < _UNLIMITED}
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, JointPrint, Vector
+from neurodyn.core.description.spec import JOINT_PROPERTIES
 from neurodyn.core.errors import InputError, choices
 from neurodyn.sim.articulations import short_label
 from neurodyn.sim.bodies import Groups, Pose, compose, group_bodies, merged_body, rotation, rounded_numbers
@@ -120,7 +121,6 @@ def _joint_print(model: Any, groups: Groups, joint: int) -> JointPrint:
     # Importers set the springs of limits even for joints without limits.
     limited = (lower > -_UNLIMITED) | (upper < _UNLIMITED)
     spring, damper = (np.where(limited, _numpy(model, f"joint_limit_{k}")[dofs], 0.0) for k in ("ke", "kd"))
-    own = ("axis", "armature", "damping", "friction", "stiffness")
     return JointPrint(
         name=name,
         kind=kinds[kind],
@@ -130,7 +130,7 @@ def _joint_print(model: Any, groups: Groups, joint: int) -> JointPrint:
         upper=rounded_numbers(upper),
         limit_stiffness=rounded_numbers(spring),
         limit_damping=rounded_numbers(damper),
-        **{field: rounded_numbers(_numpy(model, f"joint_{field}")[dofs]) for field in own},
+        **{field: rounded_numbers(_numpy(model, f"joint_{field}")[dofs]) for field in ("axis", *JOINT_PROPERTIES)},
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.spec import JOINT_PROPERTIES
 from neurodyn.geometry.rotation import rotate
 from neurodyn.robots import Robot
 from neurodyn.sim.articulations import Articulation
@@ -18,11 +19,8 @@ from neurodyn.sim.newton.fingerprints import body_groups, world_joints
 from neurodyn.sim.parameters import CONTACT_COLUMNS, INERTIAL, ParameterWriter, Write, nothing
 
 _DOF = {
-    "damping": ("joint_damping", "JOINT_DOF_FORCE_PROPERTIES"),
-    "friction": ("joint_friction", "JOINT_DOF_FORCE_PROPERTIES"),
-    "stiffness": ("joint_stiffness", "JOINT_DOF_FORCE_PROPERTIES"),
-    "lower": ("joint_limit_lower", "JOINT_DOF_FORCE_PROPERTIES"),
-    "upper": ("joint_limit_upper", "JOINT_DOF_FORCE_PROPERTIES"),
+    **{name: (f"joint_{name}", "JOINT_DOF_FORCE_PROPERTIES") for name in JOINT_PROPERTIES},
+    **{end: (f"joint_limit_{end}", "JOINT_DOF_FORCE_PROPERTIES") for end in ("lower", "upper")},
     "armature": ("joint_armature", "JOINT_DOF_INERTIAL_PROPERTIES"),
 }
 _CONTACT = {"friction": ("shape_material_mu", None)} | {
