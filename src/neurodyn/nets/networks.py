@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from neurodyn.core.activations import require_activation
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.errors import InputError, choices, require
-from neurodyn.core.registry import Later, Registry
+from neurodyn.core.registry import Registry
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -55,61 +55,11 @@ class NetworkClass(Protocol):
     def build(self, config: "NetConfig", inputs: int, outputs: int) -> Any: ...
 
 
-def _mlp() -> Any:
-    from neurodyn.nets.mlp import MLP
-
-    return MLP
-
-
-def _gru() -> Any:
-    from neurodyn.nets.gru import GRU
-
-    return GRU
-
-
-def _transformer() -> Any:
-    from neurodyn.nets.transformer import Transformer
-
-    return Transformer
-
-
-NETWORKS: Registry[NetworkClass] = Registry(
-    "network", mlp=Later(_mlp), gru=Later(_gru), transformer=Later(_transformer)
-)
-"""Sequence networks by name."""
-
-
-def _member_mlp(nets: Sequence[Any]) -> Any:
-    from neurodyn.nets.member_nets import MemberMLP
-
-    return MemberMLP(nets)
-
-
-def _member_recurrent(nets: Sequence[Any]) -> Any:
-    from neurodyn.nets.member_nets import MemberRecurrent
-
-    return MemberRecurrent(nets)
-
-
-MEMBER_NETWORKS: Registry[Callable[[Sequence[Any]], Any]] = Registry(
-    "network with members", mlp=_member_mlp, gru=_member_recurrent
-)
+NETWORKS: Registry[NetworkClass] = Registry("network")
+"""Sequence networks by name; `neurodyn.nets` registers the ones that ship with the package, as for those below."""
+MEMBER_NETWORKS: Registry[Callable[[Sequence[Any]], Any]] = Registry("network with members")
 """Combinations of a list of networks into one with members, by the name of their kind."""
-
-
-def _trunk_gru() -> Any:
-    from neurodyn.nets.members import MemberGRU
-
-    return MemberGRU
-
-
-def _trunk_mlp() -> Any:
-    from neurodyn.nets.members import MemberLayer
-
-    return MemberLayer
-
-
-TRUNKS: Registry[Any] = Registry("network of an ensemble", gru=Later(_trunk_gru), mlp=Later(_trunk_mlp))
+TRUNKS: Registry[Any] = Registry("network of an ensemble")
 """Layers of an ensemble's trunk by name: modules of (members, inputs, outputs) with an attribute `recurrent`."""
 
 
