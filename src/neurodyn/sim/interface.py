@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.description.scene import IDENTITY, Scene, Vector3
-from neurodyn.core.description.spec import JointKind
+from neurodyn.core.description.spec import HasJointKind, JointKind
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
 from neurodyn.sim.articulations import Articulation
@@ -178,7 +178,7 @@ def specified_limits(lower: float, upper: float) -> tuple[float, float] | tuple[
 
 
 @dataclass(frozen=True)
-class AssetJoint:
+class AssetJoint(HasJointKind):
     """A moving joint of the asset; None for unspecified values."""
 
     name: str
@@ -189,11 +189,6 @@ class AssetJoint:
     velocity: float | None = None  # maximum of its drive [rad/s or m/s]
     armature: float = 0.0  # rotor inertia [kg m^2 or kg]
     position: Vector3 | None = None  # position of a free body in the asset, world axes [m]
-
-    @property
-    def scalar(self) -> bool:
-        """Whether it has one degree of freedom."""
-        return self.kind in ("revolute", "prismatic")
 
     @property
     def least(self) -> float:

@@ -15,6 +15,7 @@ from neurodyn.core.description.couplings import Equality, Obstacle, Strand, Tend
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.errors import InputError
+from neurodyn.multibody.constraints.equalities import ConstraintRows
 from neurodyn.multibody.constraints.layout import ConstraintStructure, RowGroup
 from neurodyn.multibody.contacts.held_ground import NUMBERS
 from neurodyn.multibody.engine import nominal
@@ -314,3 +315,10 @@ def test_couplings_of_what_does_not_exist_are_refused(changes, message):
 def test_bad_numbers_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_rows_of_a_constraint_share_the_joints_that_any_of_them_moves():
+    rows = ConstraintRows("limit", [{4: 0.5}, {1: -1.0, 4: 2.0}], weights=[10.0, 20.0], rests=[0.1, 0.2], extra=[0.3])
+    assert rows.group == RowGroup("limit", (1, 4), 2)
+    assert rows.inputs == [0.0, 0.5, 10.0, 0.1, 0.3, -1.0, 2.0, 20.0, 0.2, 0.3]
+    assert len(rows.inputs) == rows.group.rows * rows.group.width

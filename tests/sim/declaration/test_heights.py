@@ -5,9 +5,13 @@ import numpy as np
 import pytest
 
 import neurodyn
+from neurodyn.core.description.contacts import ChainJoint, ContactPointLayout
+from neurodyn.core.description.scene import IDENTITY
 from neurodyn.evaluate.checks import run as checks
 from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult
 from neurodyn.sim.declaration.declare import declare
+from neurodyn.sim.declaration.heights import held_by_damping, lifting_joints
+from neurodyn.sim.interface import AssetJoint
 from neurodyn.sim.sampling import sample_states
 from neurodyn.sim.simulators import simulator
 
@@ -68,3 +72,19 @@ def test_variants_are_judged_by_what_the_first_one_failed_and_the_long_check_com
     failing.clear()
     assert judge(robot) is None
     assert asked == ["asset", "asset", "rest", "convergence"]
+
+
+def test_what_lifts_is_an_unlimited_vertical_slide_that_no_other_lifts():
+    def slide(name: str, parent: int, axis: tuple[float, float, float] = (0.0, 0.0, 1.0)) -> ChainJoint:
+        return ChainJoint(
+            name=name, kind="prismatic", parent=parent, parent_frame=IDENTITY, child_frame=IDENTITY, axis=axis
+        )
+
+    cart = slide("cart", -1, (1.0, 0.0, 0.0))
+    joints = [slide("mast", -1), slide("hook", 0), cart, slide("ball", -1), slide("fork", -1)]
+    layout, some = (ContactPointLayout(joints=tuple(part), contact_points=()) for part in (joints, joints[:3]))
+    read = [AssetJoint(one.name, one.kind, 0.0 if one.name == "fork" else None) for one in joints]
+    assert lifting_joints(read, layout, held=()) == {"mast": False, "ball": False}
+    assert lifting_joints(read, layout, held=["mast"]) == {"hook": False, "ball": False}
+    assert lifting_joints(read[:3], some, held=()) == {"mast": True}
+    assert held_by_damping({"mast": 1e-8, "ball": 0.5}) == {"mast"}
