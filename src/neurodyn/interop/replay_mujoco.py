@@ -26,6 +26,7 @@ from neurodyn.robots import Robot, asset_path
 from neurodyn.sim.engine import collect_warnings, import_mujoco
 from neurodyn.sim.mujoco.asset import read_spec
 from neurodyn.sim.mujoco.build import fixed_floors, joint_name
+from neurodyn.sim.mujoco.states import StateColumns
 
 _TINY = 1e-9
 
@@ -166,7 +167,8 @@ class LogPlayer:
         more = [name for name in known if name not in {joint.name for joint in spec.joints}]
         if lacking or more:
             raise NotReplayedError(f"the file's joints are not the robot's ({', '.join((*lacking, *more)[:3])})")
-        self._joints = [known[joint.name] for joint in spec.joints]
+        joints = [known[joint.name] for joint in spec.joints]
+        self._columns = StateColumns(model, joints, spec, [scene.com] * len(joints))
         self._commands, self._gears = self.actuators()
 
     def actuators(self) -> tuple[list[int], np.ndarray]:
@@ -207,17 +209,18 @@ class LogPlayer:
         for window in range(windows.count):
             mujoco.mj_resetData(model, data)
             self.forget()
+            at = data.qpos[None], data.qvel[None]
             for frame in range(0 if before is None else before[2].shape[1]):
                 assert before is not None
-                self._write(data, before[0][window, frame], before[1][window, frame])
+                self._columns.write(*at, before[0][window, frame][None], before[1][window, frame][None])
                 self.step(data, before[2][window, frame])
-            self._write(data, q[window, 0], qd[window, 0])
+            self._columns.write(*at, q[window, :1], qd[window, :1])
             paths[window, 0], rates[window, 0] = q[window, 0], qd[window, 0]
             for frame in range(windows.frames):
                 self.step(data, control[window, frame])
                 if data.warning[mujoco.mjtWarning.mjWARN_BADQACC].number:  # MuJoCo has reset the state
                     break
-                paths[window, frame + 1], rates[window, frame + 1] = self._read(data)
+                (paths[window, frame + 1],), (rates[window, frame + 1],) = self._columns.read(*at)
         return Trajectory(torch.from_numpy(paths), torch.from_numpy(rates))
 
     def forget(self) -> None:
@@ -233,45 +236,6 @@ class LogPlayer:
         """Take some steps under a control, shape [nu]."""
         data.ctrl[self.model.actuator_ctrladr[self._commands]] = control * self._gears
         import_mujoco().mj_step(self.model, data, nstep=steps)
-
-    def _write(self, data: Any, q: np.ndarray, qd: np.ndarray) -> None:
-        spec, model = self.scene.robot.spec, self.model
-        for index, (joint, place) in enumerate(zip(spec.joints, spec.places, strict=True)):
-            at, rate = int(model.jnt_qposadr[self._joints[index]]), int(model.jnt_dofadr[self._joints[index]])
-            if joint.scalar:
-                data.qpos[at], data.qvel[rate] = q[place.q.start], qd[place.qd.start]
-                continue
-            turn, spin = q[place.quaternion], qd[place.angular]
-            if joint.kind == "free":
-                data.qpos[at : at + 3] = q[place.q.start : place.q.start + 3]
-                data.qvel[rate : rate + 3] = qd[place.linear] - np.cross(spin, _rotate(turn, np.array(self.scene.com)))
-                at, rate = at + 3, rate + 3
-            data.qpos[at : at + 4] = turn[[3, 0, 1, 2]]
-            data.qvel[rate : rate + 3] = _rotate(turn * [-1.0, -1.0, -1.0, 1.0], spin)
-
-    def _read(self, data: Any) -> tuple[np.ndarray, np.ndarray]:
-        spec, model = self.scene.robot.spec, self.model
-        q, qd = np.empty(spec.nq), np.empty(spec.nv)
-        for index, (joint, place) in enumerate(zip(spec.joints, spec.places, strict=True)):
-            at, rate = int(model.jnt_qposadr[self._joints[index]]), int(model.jnt_dofadr[self._joints[index]])
-            if joint.scalar:
-                q[place.q.start], qd[place.qd.start] = data.qpos[at], data.qvel[rate]
-                continue
-            free = 3 * (joint.kind == "free")
-            q[place.q.start : place.q.start + free] = data.qpos[at : at + free]
-            turn = data.qpos[at + free : at + free + 4][[1, 2, 3, 0]]
-            q[place.quaternion] = turn
-            qd[place.angular] = spin = _rotate(turn, data.qvel[rate + free : rate + free + 3])
-            if free:
-                qd[place.linear] = data.qvel[rate : rate + 3] + np.cross(spin, _rotate(turn, np.array(self.scene.com)))
-        return q, qd
-
-
-def _rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Rotate a vector by a unit quaternion, scalar last."""
-    u, w = quaternion[:3], quaternion[3]
-    twice = 2.0 * np.cross(u, vector)
-    return vector + w * twice + np.cross(u, twice)
 
 
 def version() -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES
-from neurodyn.core.description.spec import JOINT_PROPERTIES, JointPlace
+from neurodyn.core.description.spec import JOINT_PROPERTIES
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
 from neurodyn.sim.articulations import Articulation
@@ -20,6 +20,7 @@ from neurodyn.sim.engine import collect_warnings, import_mujoco
 from neurodyn.sim.interface import Gravity, Simulator, SimulatorOptions, checked_pose, gravity_vectors
 from neurodyn.sim.mujoco.articulation import BodyTree, mujoco_articulation, names_of_geoms
 from neurodyn.sim.mujoco.build import SCENE, BuiltModel, build_model
+from neurodyn.sim.mujoco.states import StateColumns
 from neurodyn.sim.parameters import CONTACT_COLUMNS, INERTIAL, ParameterWriter, Write, nothing
 
 
@@ -44,7 +45,14 @@ class MujocoSimulator(Simulator):
         self.model.opt.timestep = robot.dt / self.substeps
         self._commanded = self.model.nu > 0
         self.built = mujoco_articulation(robot, built)
-        self._columns = _Columns(built, robot, self.built)
+        self._columns = StateColumns(
+            self.model, built.joints, robot.spec, [link.com for link in self.built.links]
+        )  # also in worlds whose centres differ
+        dof = {
+            joint.name: int(self.model.jnt_dofadr[number])
+            for joint, number in zip(robot.joints, built.joints, strict=True)
+        }
+        self._driven = [dof[name] for name in robot.actuated if name in dof]
         self._forces: Tensor | None = None
         self._data = [mujoco.MjData(self.model) for _ in range(max(1, min(torch.get_num_threads(), worlds)))]
         self._pool = import_module("mujoco.rollout").Rollout(nthread=len(self._data) if len(self._data) > 1 else 0)
@@ -123,14 +131,14 @@ class MujocoSimulator(Simulator):
     def step_(self, q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
         """See `Simulator.step_`."""
         states = self._simulate(q, qd, torque[:, None])
-        return self._columns.tensors(states[:, -1])
+        return self._read(states[:, -1])
 
     def rollout(self, q: Tensor, qd: Tensor, torques: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """See `Simulator.rollout`."""
         self.begin(memory)
         states = self._simulate(q, qd, torques)[:, self.substeps - 1 :: self.substeps]
         frames = states.shape[1]
-        q_after, qd_after = self._columns.tensors(states.reshape(self.worlds * frames, -1))
+        q_after, qd_after = self._read(states.reshape(self.worlds * frames, -1))
         first = (q.detach().cpu().float(), qd.detach().cpu().float())
         after = (q_after.view(self.worlds, frames, -1), qd_after.view(self.worlds, frames, -1))
         q_all, qd_all = (torch.cat([begin[:, None], rest], 1) for begin, rest in zip(first, after, strict=True))
@@ -140,16 +148,28 @@ class MujocoSimulator(Simulator):
         """See `Simulator.contact_forces`."""
         return self._forces
 
+    def _coordinates(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return views of positions and velocities in full states, which begin with the time."""
+        nq, nv = self.model.nq, self.model.nv
+        return state[:, 1 : 1 + nq], state[:, 1 + nq : 1 + nq + nv]
+
+    def _read(self, state: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Return positions and velocities of full states, shape [n, ...], float32."""
+        q, qd = self._columns.read(*self._coordinates(state))
+        return torch.from_numpy(q).float(), torch.from_numpy(qd).float()
+
     def _simulate(self, q: Tensor, qd: Tensor, torques: Tensor) -> np.ndarray:
         """Return the state after every solver step under torques, shape [worlds, frames, nu]."""
-        self._columns.write(self._state, q, qd)
+        self._state[:] = 0.0
+        x, v = (values.detach().cpu().double().numpy() for values in (q, qd))
+        self._columns.write(*self._coordinates(self._state), x, v)
         inner = slice(1 + self.model.nq + self.model.nv, 1 + self.model.nq + self.model.nv + self.model.na)
         if self.memory is not None:
             self._state[:, inner] = self.memory.double().numpy()
         frames = torques.shape[1]
         given = np.repeat(np.repeat(self._input, frames, 1), self.substeps, 1)
         forces = np.repeat(torques.detach().cpu().double().numpy(), self.substeps, 1)
-        given[:, :, slice(0, self.model.nu) if self._commanded else self._columns.driven] = forces
+        given[:, :, slice(0, self.model.nu) if self._commanded else self._driven] = forces
         models = self._models if isinstance(self._models, list) else [self._models] * self.worlds
         with collect_warnings():
             states, sensed = self._pool.rollout(
@@ -163,84 +183,6 @@ class MujocoSimulator(Simulator):
         if self.model.na:
             self.memory = torch.from_numpy(states[:, -1, inner].copy())
         return states
-
-
-class _Columns:
-    """Converts states to MuJoCo's and back.
-
-    MuJoCo's quaternions have the scalar first; the linear velocity of a free joint is that of the body's origin instead
-    of the centre of mass, its angular velocity, as that of a ball joint, is in body axes.
-    """
-
-    def __init__(self, built: BuiltModel, robot: Robot, articulation: Articulation) -> None:
-        model, spec = built.model, robot.spec
-        self._places = spec.places
-        self._kinds = [joint.kind for joint in spec.joints]
-        self._q = [1 + int(model.jnt_qposadr[joint]) for joint in built.joints]
-        self._qd = [1 + model.nq + int(model.jnt_dofadr[joint]) for joint in built.joints]
-        self._com = [np.array(link.com) for link in articulation.links]  # also used in worlds that differ in it
-        dof = {
-            joint.name: int(model.jnt_dofadr[number]) for joint, number in zip(robot.joints, built.joints, strict=True)
-        }
-        self.driven = [dof[name] for name in robot.actuated if name in dof]
-        scalar = [index for index, joint in enumerate(spec.joints) if joint.scalar]
-        self._from = [self._places[index].q.start for index in scalar]
-        self._from_rate = [self._places[index].qd.start for index in scalar]
-        self._to = [self._q[index] for index in scalar]
-        self._to_rate = [self._qd[index] for index in scalar]
-
-    def write(self, state: np.ndarray, q: Tensor, qd: Tensor) -> None:
-        """Write positions and velocities to MuJoCo's full states, with everything else at rest."""
-        x, v = q.detach().cpu().double().numpy(), qd.detach().cpu().double().numpy()
-        state[:] = 0.0
-        state[:, self._to], state[:, self._to_rate] = x[:, self._from], v[:, self._from_rate]
-        for index, kind in enumerate(self._kinds):
-            if kind in ("free", "ball"):
-                self._write_turning(state, index, x, v)
-
-    def _write_turning(self, state: np.ndarray, index: int, q: np.ndarray, qd: np.ndarray) -> None:
-        place: JointPlace = self._places[index]
-        at, rate = self._q[index], self._qd[index]
-        quaternion = q[:, place.quaternion]
-        spin = qd[:, place.angular]
-        if self._kinds[index] == "free":
-            state[:, at : at + 3] = q[:, place.q.start : place.q.start + 3]
-            arm = _rotate(quaternion, np.broadcast_to(self._com[index], spin.shape))
-            state[:, rate : rate + 3] = qd[:, place.linear] - np.cross(spin, arm)
-            at, rate = at + 3, rate + 3
-        state[:, at : at + 4] = quaternion[:, [3, 0, 1, 2]]
-        state[:, rate : rate + 3] = _rotate(quaternion * [-1.0, -1.0, -1.0, 1.0], spin)
-
-    def tensors(self, state: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Return positions and velocities of MuJoCo's full states, shape [n, ...], float32."""
-        q = np.empty((len(state), self._places[-1].q.stop))
-        qd = np.empty((len(state), self._places[-1].qd.stop))
-        q[:, self._from], qd[:, self._from_rate] = state[:, self._to], state[:, self._to_rate]
-        for index, kind in enumerate(self._kinds):
-            if kind in ("free", "ball"):
-                self._read_turning(state, index, q, qd)
-        return torch.from_numpy(q).float(), torch.from_numpy(qd).float()
-
-    def _read_turning(self, state: np.ndarray, index: int, q: np.ndarray, qd: np.ndarray) -> None:
-        place = self._places[index]
-        at, rate = self._q[index], self._qd[index]
-        free = self._kinds[index] == "free"
-        q[:, place.q.start : place.q.stop - 4] = state[:, at : at + 3 * free]
-        linear = state[:, rate : rate + 3 * free]
-        at, rate = at + 3 * free, rate + 3 * free
-        quaternion = state[:, at : at + 4][:, [1, 2, 3, 0]]
-        spin = _rotate(quaternion, state[:, rate : rate + 3])
-        q[:, place.quaternion], qd[:, place.angular] = quaternion, spin
-        if free:
-            arm = _rotate(quaternion, np.broadcast_to(self._com[index], spin.shape))
-            qd[:, place.linear] = linear + np.cross(spin, arm)
-
-
-def _rotate(quaternion: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Rotate vectors by unit quaternions (scalar last), shapes [n, 3] and [n, 4]."""
-    u, w = quaternion[:, :3], quaternion[:, 3:]
-    twice = 2.0 * np.cross(u, vector)
-    return vector + w * twice + np.cross(u, twice)
 
 
 def _contact_forces(model: Any, robot: Robot, sensed: np.ndarray) -> Tensor:
