@@ -12,9 +12,9 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from _known_motion import CENTER, DT, KnownRun, Motion
-from neurodyn.data.readers.floating import rotate
 
 TABLES = ("csv", "jsonl", "npz")
 BAGS = ("mcap", "rosbag1", "rosbag2")
@@ -280,7 +280,8 @@ def _table_columns(d: Drawing, motion: Motion, form: str) -> tuple[list[str], Va
             values[name] = lambda m, t: 20.0 + np.sin(t)
     listed = [entry["column"] for part in ("q", "qd", "control") for entry in entries_of(d.tree[part])]
     base = d.tree.get("floating", {}).get("base", {})
-    listed += [base[part] for part in ("position", "quaternion", "linear_velocity", "angular_velocity") if part in base]
+    parts = ("position", "quaternion", "angles", "linear_velocity", "angular_velocity")
+    listed += [base[part] for part in parts if part in base]
     named = {name for one in listed for name in ([one] if isinstance(one, str) else one)}
     return [name for name in values if name in named or name.partition("[")[0] in named], values
 
@@ -328,13 +329,23 @@ def _free_columns(d: Drawing, motion: Motion, form: str, values: Values) -> None
     base: dict[str, Any] = {"order": order, "angular_axes": d.draw.choice(("world", "body")),
                             "linear_axes": d.draw.choice(("world", "body")),
                             "linear_of": d.draw.choice(("origin", "center_of_mass"))}  # fmt: skip
-    d.what += [base["order"], f"{base['angular_axes']} spin", f"{base['linear_axes']} speed of {base['linear_of']}"]
+    d.what += [f"{base['angular_axes']} spin", f"{base['linear_axes']} speed of {base['linear_of']}"]
     units = {"position": ("position_unit", "m"), "linear_velocity": ("linear_unit", "m/s"),
-             "angular_velocity": ("angular_unit", "rad/s")}  # fmt: skip
+             "angular_velocity": ("angular_unit", "rad/s"), "angles": ("angles_unit", "rad")}  # fmt: skip
+    if d.chance(0.25, "angles"):
+        base["sequence"] = d.draw.choice(("xyz", "xyz", "ZYX", "XYZ", "zyx", "yzx"))
+        base.pop("order"), parts.pop("quaternion")
+        parts["angles"] = ("rpy", "rpy")
+    for name in ("frame", "world"):
+        if d.chance(0.12, name):
+            turn = Rotation.from_euler("xyz", [d.draw.uniform(-2, 2) for _ in range(3)]).as_quat()
+            base[name] = [d.draw.uniform(-0.3, 0.3) for _ in range(3)] + turn.tolist()
     flips = d.chance(0.3, "flipping signs")
     for part, (letter, axes) in parts.items():
         axes = order if part == "quaternion" else axes
         named = [f"{letter}[{k}]" for k in range(len(axes))] if array else [f"base_{letter}{axis}" for axis in axes]
+        if part == "angles" and not array:
+            named = [f"base_{ {'x': 'roll', 'y': 'pitch', 'z': 'yaw'}[axis] }" for axis in base["sequence"].lower()]
         base[part] = letter if array else named
         size = 1.0
         if part in units and d.draw.random() < 0.3:
@@ -356,20 +367,28 @@ def _of_base(part: str, k: int, size: float, base: dict, flips: bool) -> Callabl
 
 
 def base_reading(m: Motion, t: np.ndarray, part: str, base: dict, flips: bool = False) -> np.ndarray:
-    """Return the pose or velocity of the base in a convention, shape [T, 3 or 4]."""
-    position, turn = m.pose(t)
-    back = turn * np.array([-1, -1, -1, 1.0])
+    """Return the pose or velocity of the base, or of a frame on it, in a convention, shape [T, 3 or 4]."""
+    place, mount = _pose(base.get("frame"))
+    shift, world = _pose(base.get("world"))
+    position, turn = m.pose(t)[0], Rotation.from_quat(m.pose(t)[1])
     if part == "position":
-        return position
+        return world.inv().apply(position + turn.apply(place) - shift)
+    if part == "angles":
+        return (world.inv() * turn * mount).as_euler(base["sequence"])
     if part == "quaternion":
         signs = np.where(np.sin(40 * t) < 0, -1.0, 1.0)[:, None] if flips else 1.0
-        return (turn if base["order"] == "xyzw" else np.roll(turn, 1, axis=1)) * signs
+        quaternion = (world.inv() * turn * mount).as_quat()
+        return (quaternion if base["order"] == "xyzw" else np.roll(quaternion, 1, axis=1)) * signs
     linear, spin = m.twist(t)
-    if part == "angular_velocity":
-        return spin if base["angular_axes"] == "world" else rotate(back, spin)
-    if base["linear_of"] == "center_of_mass":
-        linear = linear + np.cross(spin, rotate(turn, np.tile(CENTER, (len(t), 1))))
-    return linear if base["linear_axes"] == "world" else rotate(back, linear)
+    kind, value = ("angular_axes", spin) if part == "angular_velocity" else ("linear_axes", linear)
+    if part == "linear_velocity":
+        value = value + np.cross(spin, turn.apply(place if base["linear_of"] == "origin" else CENTER))
+    return (world if base[kind] == "world" else turn * mount).inv().apply(value)
+
+
+def _pose(pose: list[float] | None) -> tuple[np.ndarray, Rotation]:
+    numbers = np.array(pose or [0, 0, 0, 0, 0, 0, 1.0])
+    return numbers[:3], Rotation.from_quat(numbers[3:])
 
 
 def _write_csv(d: Drawing, path: Path, columns: dict[str, np.ndarray]) -> Path:

@@ -9,7 +9,8 @@ from xml.etree import ElementTree as ET
 
 import mujoco
 
-_ACTUATORS = ("motor", "position", "velocity", "general", "damper", "intvelocity")
+_ACTUATORS = ("motor", "position", "velocity", "general", "cylinder", "muscle", "damper", "intvelocity")
+_CUBE = "-.05 -.03 -.02 .05 -.03 -.02 -.05 .03 -.02 .05 .03 -.02 -.05 -.03 .02 .05 -.03 .02 -.05 .03 .02 .05 .03 .02"
 
 
 def drawn(number: int, draw: random.Random, folder: Path) -> Path | None:
@@ -17,11 +18,29 @@ def drawn(number: int, draw: random.Random, folder: Path) -> Path | None:
     mujoco.set_mju_user_warning(lambda text: None)
     file = folder / ("robot.urdf" if number % 2 else "robot.xml")
     file.write_text((urdf if number % 2 else mjcf)(draw))
+    if not number % 2 and draw.random() < 0.15:
+        _include(file, draw)
     try:
         mujoco.MjModel.from_xml_path(str(file))
     except ValueError:
         return None
     return file
+
+
+def _include(file: Path, draw: random.Random) -> None:
+    """Move a section of an MJCF to a file of its own, beside it or in a folder."""
+    tree = ET.parse(file)
+    root = tree.getroot()
+    section = draw.choice([one for one in root if one.tag not in ("compiler", "option")])
+    place = file.parent / draw.choice((".", "parts")) / f"{section.tag}.xml"
+    place.parent.mkdir(exist_ok=True)
+    at = list(root).index(section)
+    root.remove(section)
+    root.insert(at, ET.Element("include", file=str(place.relative_to(file.parent))))
+    part = ET.Element("mujocoinclude")
+    part.append(section)
+    ET.ElementTree(part).write(place)
+    tree.write(file)
 
 
 def mjcf(draw: random.Random) -> str:
@@ -61,9 +80,11 @@ class _Mjcf:
         if self.draw.random() < 0.3:
             self._solver(floor)
         self._body(world, 0, free=self.draw.random() < 0.4)
+        self._contact()
         self._tendons()
         self._equality()
         self._actuators()
+        self._beside()
         ET.indent(self.root)
         return ET.tostring(self.root, encoding="unicode")
 
@@ -156,8 +177,15 @@ class _Mjcf:
         inner = ET.SubElement(main, "default", {"class": "light"})
         self._passive(ET.SubElement(inner, "joint"))
         ET.SubElement(inner, "geom", density=_numbers(self._u(100, 500)))
+        if self.draw.random() < 0.4:
+            own = ET.SubElement(inner, "default", {"class": "inner"})
+            self._passive(ET.SubElement(own, "joint"))
+            ET.SubElement(own, "geom", friction=self._friction(), contype="1", conaffinity="0")
         ET.SubElement(inner, "position", kp=_numbers(self._u(5, 50)))
         ET.SubElement(inner, "motor", gear=_numbers(self._u(0.5, 3)))
+
+    def _class(self) -> str:
+        return self.draw.choice([one.get("class", "light") for one in self.root.iter("default") if one.get("class")])
 
     def _passive(self, joint: ET.Element) -> None:
         self._maybe(
@@ -179,7 +207,7 @@ class _Mjcf:
         if depth or not free:
             self._turn(body)
         if self.classes and self.draw.random() < 0.3:
-            body.set("childclass", "light")
+            body.set("childclass", self._class())
         self._maybe(body, p=0.1, gravcomp=lambda: _numbers(self._u(0, 1)))
         if free:
             self._free(body)
@@ -193,8 +221,19 @@ class _Mjcf:
             self.sites.append(f"{name}_site")
             site = ET.SubElement(body, "site", name=self.sites[-1], pos=self._vector(0.1))
             self._turn(site)
+        if self.draw.random() < 0.06:
+            self._replicate(body, name)
         while self.bodies < 5 and self.draw.random() < (0.9 if depth == 0 else 0.5):
             self._body(body, depth + 1)
+
+    def _replicate(self, body: ET.Element, name: str) -> None:
+        """Add copies of a swinging body, or of a shape."""
+        copies = ET.SubElement(body, "replicate", count="2", offset=self._vector(0.1), euler=_numbers(0, 0, 0.4))
+        if self.draw.random() < 0.5:
+            copies = ET.SubElement(copies, "body", name=f"{name}_copy", pos=self._vector(0.2))
+            ET.SubElement(copies, "joint", name=f"{name}_swing", axis=self._axis(), damping="0.1")
+        ET.SubElement(copies, "geom", size=_numbers(self._u(0.02, 0.06)), pos=self._vector(0.1), contype="1",
+                      conaffinity="0")  # fmt: skip
 
     def _free(self, body: ET.Element) -> None:
         if self.draw.random() < 0.5:
@@ -229,6 +268,12 @@ class _Mjcf:
             if joint.get("actuatorfrcrange") and self.limits:
                 joint.set("actuatorfrclimited", "true")
             self._maybe(joint, p=0.1, actuatorgravcomp=lambda: "true")
+            if joint.get("range") and self.draw.random() < 0.2:
+                joint.set("solreflimit", _numbers(self._u(0.01, 0.05), self._u(0.6, 1.4)))
+                joint.set("solimplimit", _numbers(self._u(0.8, 0.9), 0.95, self._u(0.001, 0.01)))
+                self._maybe(joint, margin=lambda: _numbers(self._u(0.01, 0.3)))  # in radians always
+            if joint.get("frictionloss"):
+                self._maybe(joint, p=0.2, solreffriction=lambda: _numbers(self._u(0.01, 0.05), 1))
         elif joint.get("stiffness") is not None and self.draw.random() < 0.5:
             del joint.attrib["stiffness"]
         self.joints.append((name, kind))
@@ -246,9 +291,14 @@ class _Mjcf:
             inertial.set("fullinertia", _numbers(a, b, c, *(self._u(-1, 1) * 0.1 * min(a, b, c) for _ in range(3))))
 
     def _geom(self, body: ET.Element, name: str) -> None:
-        kind = self.draw.choice(("box", "sphere", "capsule", "cylinder", "ellipsoid", "fromto"))
+        kind = self.draw.choice(("box", "sphere", "capsule", "cylinder", "ellipsoid", "fromto", "fromto", "mesh"))
         geom = ET.SubElement(body, "geom", name=name, contype="1", conaffinity="0")
-        if kind == "fromto":
+        if kind == "mesh":
+            geom.set("type", "mesh")
+            geom.set("mesh", self._mesh())
+            geom.set("pos", self._vector(0.1))
+            self._turn(geom)
+        elif kind == "fromto":
             geom.set("type", self.draw.choice(("capsule", "cylinder", "box", "ellipsoid")))
             geom.set(
                 "fromto", self._vector(0.1) + " " + _numbers(self._u(-0.2, 0.2), self._u(-0.2, 0.2), self._u(0.15, 0.3))
@@ -274,7 +324,41 @@ class _Mjcf:
         if self.draw.random() < 0.15:
             self._solver(geom)
         if self.classes and self.draw.random() < 0.2:
-            geom.set("class", "light")
+            geom.set("class", self._class())
+
+    def _mesh(self) -> str:
+        assets = self.root.find("asset")
+        if assets is None:
+            assets = ET.SubElement(self.root, "asset")
+        name = f"mesh{len(assets)}"
+        mesh = ET.SubElement(assets, "mesh", name=name, vertex=_CUBE)
+        self._maybe(mesh, scale=lambda: self.draw.choice(("1 1 1", "2 1 .5", "1 -1 1")), refpos=lambda: "0 0 .02",
+                    inertia=lambda: self.draw.choice(("convex", "exact", "legacy")))  # fmt: skip
+        return name
+
+    def _contact(self) -> None:
+        """Exclude a body from contact with another, or give a shape a pair with the floor."""
+        if self.draw.random() > 0.12:
+            return
+        contact = ET.SubElement(self.root, "contact")
+        if self.draw.random() < 0.4 and self.bodies > 1:
+            ET.SubElement(contact, "exclude", body1="body1", body2=self.draw.choice(("world", "body2")))
+            return
+        pair = ET.SubElement(contact, "pair", geom1="floor", geom2=f"body{self.bodies}_geom0")
+        self._maybe(
+            pair, friction=lambda: _numbers(0.4, 0.9, 0.01, 0.001, 0.002), condim=lambda: self.draw.choice(("1", "4")),
+            solref=lambda: "0.03 1",
+        )  # fmt: skip
+
+    def _beside(self) -> None:
+        """Add what does not move a robot: a key, sensors, a camera."""
+        if self.draw.random() < 0.2:
+            ET.SubElement(ET.SubElement(self.root, "keyframe"), "key", name="home")
+        if self.draw.random() < 0.2:
+            sensors = ET.SubElement(self.root, "sensor")
+            ET.SubElement(sensors, "framepos", objtype="body", objname="body1")
+            for name in self._scalar()[:1]:
+                ET.SubElement(sensors, "jointpos", joint=name, noise=".1")
 
     def _scalar(self) -> list[str]:
         return [name for name, kind in self.joints if kind != "ball"]
@@ -284,7 +368,9 @@ class _Mjcf:
         scalar = self._scalar()
         if len(scalar) < 2 or self.draw.random() > 0.2:
             return
-        tendon = ET.SubElement(ET.SubElement(self.root, "tendon"), "fixed", name="tendon")
+        spatial = len(self.sites) > 1 and self.draw.random() < 0.5
+        kind = "spatial" if spatial else "fixed"
+        tendon = ET.SubElement(ET.SubElement(self.root, "tendon"), kind, name="tendon")
         self._maybe(
             tendon, p=0.4,
             stiffness=lambda: _numbers(self._u(0.1, 3)),
@@ -292,8 +378,16 @@ class _Mjcf:
             frictionloss=lambda: _numbers(self._u(0.01, 0.1)),
             springlength=lambda: _numbers(self._u(-0.2, 0.2)),
             armature=lambda: _numbers(self._u(0.001, 0.01)),
+            range=lambda: _numbers(-self._u(0.5, 1) * (not spatial), self._u(0.5, 1)),
         )  # fmt: skip
-        for name in self.draw.sample(scalar, 2):
+        if self.limits and tendon.get("range"):
+            tendon.set("limited", "true")
+        if spatial:
+            tendon.attrib.pop("armature", None)
+            tendon.attrib.pop("springlength", None)
+        for name in self.draw.sample(self.sites, 2) if spatial else ():
+            ET.SubElement(tendon, "site", site=name)
+        for name in () if spatial else self.draw.sample(scalar, 2):
             ET.SubElement(tendon, "joint", joint=name, coef=_numbers(self._u(-2, 2)))
         self.tendons.append("tendon")
 
@@ -307,9 +401,13 @@ class _Mjcf:
             joint = ET.SubElement(equality, "joint", joint1=one, joint2=two)
             joint.set("polycoef", _numbers(self._u(-0.1, 0.1), self._u(-1, 1), self.draw.choice((0, 0.1)), 0, 0))
             self._maybe(joint, p=0.2, active=lambda: "false", solref=lambda: "0.03 1")
+        elif self.draw.random() < 0.3:
+            ET.SubElement(equality, "joint", joint1=scalar[0], polycoef=_numbers(self._u(-0.1, 0.1), 0, 0, 0, 0))
         elif self.bodies > 2:
-            ET.SubElement(equality, self.draw.choice(("connect",)), body1=f"body{self.bodies}", body2="body1",
-                          anchor=self._vector(0.1))  # fmt: skip
+            kind = self.draw.choice(("connect", "connect", "weld"))
+            joined = ET.SubElement(equality, kind, body1=f"body{self.bodies}", body2="body1")
+            if kind == "connect":
+                joined.set("anchor", self._vector(0.1))
 
     def _actuators(self) -> None:
         section = ET.SubElement(self.root, "actuator")
@@ -319,7 +417,7 @@ class _Mjcf:
             kind = "motor" if motors else self.draw.choice(_ACTUATORS[: -1 if self.limits else None])
             actuator = ET.SubElement(section, kind, name=f"act_{name}", joint=name)
             if self.classes and kind in ("motor", "position") and self.draw.random() < 0.3:
-                actuator.set("class", "light")
+                actuator.set("class", self._class())
             self._law(actuator, kind)
         if self.tendons and self.draw.random() < 0.5:
             ET.SubElement(section, "motor", name="act_tendon", tendon="tendon", gear=_numbers(self._u(0.5, 2)))
@@ -359,6 +457,13 @@ class _Mjcf:
         elif kind == "damper":
             actuator.set("kv", _numbers(self._u(0.1, 2)))
             limits("ctrl", 1, 2, 1.0)
+        elif kind == "cylinder":
+            actuator.set("area", _numbers(self._u(0.5, 3)))
+            self._maybe(actuator, timeconst=lambda: _numbers(self._u(0.01, 0.1)), bias=lambda: "0 -1 -.1")
+            limits("ctrl", 1, 3, 0.7)
+        elif kind == "muscle":
+            actuator.set("force", _numbers(self._u(2, 10)))
+            actuator.set("lengthrange", "-2 2")
         elif kind == "general":
             actuator.set("gainprm", _numbers(self._u(1, 20)))
             if self.draw.random() < 0.6:
@@ -391,6 +496,10 @@ class _Urdf:
 
     def text(self) -> str:
         root = ET.Element("robot", name="drawn")
+        if self.draw.random() < 0.1:
+            compiler = ET.SubElement(ET.SubElement(root, "mujoco"), "compiler")
+            compiler.set(*self.draw.choice((("fusestatic", "false"), ("balanceinertia", "true"), ("boundmass", ".3"),
+                                            ("settotalmass", "4"), ("angle", "degree"))))  # fmt: skip
         count = self.draw.randint(2, 6)
         for number in range(count):
             self._link(root, number)
@@ -403,6 +512,8 @@ class _Urdf:
 
     def _link(self, root: ET.Element, number: int) -> None:
         link = ET.SubElement(root, "link", name=f"link{number}")
+        if self.draw.random() < 0.2:
+            ET.SubElement(ET.SubElement(ET.SubElement(link, "visual"), "geometry"), "sphere", radius=".2")
         if number or self.draw.random() < 0.7:
             inertial = ET.SubElement(link, "inertial")
             self._origin(inertial, 0.1)
@@ -442,9 +553,14 @@ class _Urdf:
             ET.SubElement(joint, "axis", xyz=axis)
         if kind != "continuous" or self.draw.random() < 0.5:
             limit = ET.SubElement(joint, "limit", effort=_numbers(self._u(5, 50)), velocity=_numbers(self._u(2, 20)))
-            if kind != "continuous":
+            if kind != "continuous" or self.draw.random() < 0.2:  # which has no limits, whatever the file says
                 limit.set("lower", _numbers(-self._u(1, 2.5)))
                 limit.set("upper", _numbers(self._u(1, 2.5)))
+        if self.draw.random() < 0.1:
+            ET.SubElement(joint, "safety_controller", k_velocity="10", k_position="10", soft_lower_limit="-.5",
+                          soft_upper_limit=".5")  # fmt: skip
+        if self.draw.random() < 0.1:
+            ET.SubElement(joint, "calibration", rising="0.1")
         if self.draw.random() < 0.4:
             ET.SubElement(joint, "dynamics", damping=_numbers(self._u(0, 0.5)), friction=_numbers(self._u(0, 0.2)))
         if scalar and kind != "continuous" and self.draw.random() < 0.12:

@@ -107,6 +107,8 @@ def _drafted(log: DrawnLog, robot: Path, folder: Path, draft: Path) -> str | Non
         return None
     if found.code:
         return (wrong := _unclear(found)) and f"draft: {wrong}"
+    if {"frame", "world"} & set(log.tree.get("floating", {}).get("base", {})):
+        return None
     if any(_UNKNOWABLE & set(entry) for part in ("q", "qd", "control") for entry in entries_of(log.tree[part])):
         return None
     what = difference(Store.open(out), log.runs)

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a declared robot moves as its file does in plain MuJoCo: masses, efforts, ten frames, in three engines."""
+"""Whether a declared robot moves as its file does in plain MuJoCo: masses, efforts, ten frames, in three engines.
 
+Its export as MJCF or URDF moves so, too, and robots of URDFs accelerate as in Pinocchio, where that is installed.
+"""
+
+import copy
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree as ET
 
 import mujoco
 import numpy as np
@@ -10,17 +16,22 @@ import torch
 import warp as wp
 
 from neurodyn.core import generator
-from neurodyn.dynamics import Environment, State, declared_hybrid
+from neurodyn.core.errors import InputError
+from neurodyn.dynamics import Environment, HybridDynamics, State, declared_hybrid
+from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.geometry import Ground
+from neurodyn.interop import export_identified
+from neurodyn.multibody.articulated import Tree
+from neurodyn.robots import asset_path
 from neurodyn.sim import declare, sample_states, sample_torques, simulator
 from neurodyn.sim.declaration.declare import Declaration
 from neurodyn.sim.simulators import articulation
 
 FRAMES, WORLDS = 10, 4
-TOLERANCE = 1e-5
-"""Of positions [m, rad] after FRAMES frames: the simulator returns float32."""
-FREE_TOLERANCE = 1e-6
-"""Of the engine in float64, one frame without contact, beside the largest position."""
+TOLERANCE = 1e-6
+"""Of positions [m, rad] after FRAMES frames, and of accelerations, beside the largest one."""
+SIMULATED = 5e-6
+"""Of the simulator's positions, which are float32 and end with its solver's tolerance."""
 
 
 class Difference(NamedTuple):
@@ -46,7 +57,8 @@ def compare(file: Path, folder: Path, seed: int = 0, *, engine: bool = True) -> 
     notes = tuple(one.value for one in said if one.what == "note")
     notes += tuple(one.why for one in said if one.what == "contact_points" and "; 0 shapes left out" not in one.why)
     truth = _Truth(file, declaration)
-    for check in (_masses, _efforts, _simulated, *([_engine] if engine else [])):
+    accelerated = [_accelerated] if file.suffix == ".urdf" and find_spec("pinocchio") else []
+    for check in (_masses, _efforts, _simulated, *accelerated, *([_engine] if engine else [])):
         if what := check(declaration, truth, seed):
             return Difference(f"{check.__name__[1:]}: {what}", notes)
     return Difference("", notes)
@@ -70,6 +82,9 @@ class _Truth:
         if self.scene is None:  # links of an URDF may overlap
             for geom in spec.geoms:
                 geom.contype = geom.conaffinity = 0
+            endless = {one.get("name") for one in ET.parse(file).iterfind("joint[@type='continuous']")}
+            for joint in (one for one in spec.joints if one.name in endless):  # which MuJoCo limits
+                joint.limited = mujoco.mjtLimited.mjLIMITED_FALSE
         self.model = spec.compile()
         self.substeps = robot.simulator.substeps
         self.model.opt.timestep = robot.dt / self.substeps
@@ -80,11 +95,28 @@ class _Truth:
             if joint.armature is not None:
                 self.model.joint(joint.name).armature[:] = joint.armature
         mujoco.mj_setConst(self.model, mujoco.MjData(self.model))
+        self._find()
+
+    def _find(self) -> None:
         names = [self.model.joint(number).name for number in range(self.model.njnt)]
         self._actuators = {
             self.model.actuator(number).name or f"actuator{number}": number for number in range(self.model.nu)
         }
-        self.numbers = [names.index(joint.name) for joint in robot.joints]
+        self.numbers = [names.index(joint.name) for joint in self.robot.joints]
+
+    def exported(self, path: Path) -> "_Truth":
+        """Return an exported file in plain MuJoCo, as it stands but for what a URDF cannot hold."""
+        other = copy.copy(self)
+        other.model = mujoco.MjModel.from_xml_path(str(path))
+        other.model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_AUTORESET)
+        if path.suffix == ".urdf":
+            other.model.opt.timestep, other.model.opt.integrator = self.model.opt.timestep, self.model.opt.integrator
+            other.model.geom_contype[:] = other.model.geom_conaffinity[:] = 0
+        other._find()
+        if path.suffix == ".urdf":
+            other.model.dof_armature[:] = self.model.dof_armature
+        other.model.opt.tolerance, other.model.opt.iterations = self.model.opt.tolerance, self.model.opt.iterations
+        return other
 
     def rollout(self, q: np.ndarray, qd: np.ndarray, control: np.ndarray) -> np.ndarray:
         """Return positions after every frame, in our order and conventions, shape [frames, nq].
@@ -102,6 +134,12 @@ class _Truth:
                 self.touched |= bool(data.ncon)
             path.append(self._read(data))
         return np.array(path)
+
+    def expected(self, *parts: torch.Tensor) -> np.ndarray | None:
+        """Return the roll-out of one world's q, qd and control; None if it diverges, or parts from a near one."""
+        q, qd, control = (part.double().numpy() for part in parts)
+        nudged, path = self.rollout(q * (1 + 1e-7), qd, control), self.rollout(q, qd, control)
+        return path if np.isfinite(path).all() and np.abs(nudged - path).max() <= TOLERANCE else None
 
     def _command(self, data: Any, command: np.ndarray) -> None:
         if self.robot.drives:
@@ -185,7 +223,7 @@ def _states(declaration: Declaration, scene: Any, seed: int) -> tuple[torch.Tens
     return q.float(), qd.float(), sample_torques(robot, WORLDS, FRAMES, rng).float()
 
 
-def _apart(declaration: Declaration, ours: np.ndarray, theirs: np.ndarray) -> str:
+def _apart(declaration: Declaration, ours: np.ndarray, theirs: np.ndarray, tolerance: float = TOLERANCE) -> str:
     """Return the largest difference of positions, with its joint."""
     size = max(1.0, float(np.abs(theirs).max()))
     worst, where = 0.0, ""
@@ -199,7 +237,7 @@ def _apart(declaration: Declaration, ours: np.ndarray, theirs: np.ndarray) -> st
         apart = float(np.abs(one - other).max())
         if apart > worst:
             worst, where = apart, joint.name
-    return f"{where} {worst:.2g}" if not worst <= TOLERANCE * size else ""
+    return f"{where} {worst:.2g}" if not worst <= tolerance * size else ""
 
 
 def _simulated(declaration: Declaration, truth: _Truth, seed: int) -> str:
@@ -208,24 +246,50 @@ def _simulated(declaration: Declaration, truth: _Truth, seed: int) -> str:
     worlds = simulator(declaration.robot, WORLDS, scene=truth.scene)
     path, _ = worlds.rollout(q, qd, control)
     for world in range(WORLDS):
-        expected = truth.rollout(*(part[world].double().numpy() for part in (q, qd, control)))
-        nudged = truth.rollout(*(part[world].double().numpy() for part in (q * (1 + 1e-7), qd, control)))
-        if not np.isfinite(expected).all() or np.abs(nudged - expected).max() > TOLERANCE:
-            continue  # it parts from itself
-        if what := _apart(declaration, path[world, 1:].double().numpy(), expected):
+        expected = truth.expected(q[world], qd[world], control[world])
+        if expected is None:
+            continue
+        if what := _apart(declaration, path[world, 1:].double().numpy(), expected, SIMULATED):
             return f"world {world}, {what}"
     return ""
 
 
+def _accelerated(declaration: Declaration, truth: _Truth, seed: int) -> str:
+    """Compare accelerations without limits and friction with Pinocchio's."""
+    import pinocchio
+
+    robot = declaration.robot
+    mechanism = declared_mechanism(robot, None)[0]
+    model = pinocchio.buildModelFromUrdf(str(asset_path(robot)))
+    names = [link.joint.name for link in mechanism.links]
+    if "compiler" in asset_path(robot).read_text() or set(model.names[1:]) != set(names):  # settings of MuJoCo; locked
+        return ""
+    tree, data = Tree(mechanism, mechanism.quantities().__getitem__), model.createData()
+    rates = {name: model.joints[model.getJointId(name)].idx_v for name in names}
+    for name, link in zip(names, mechanism.links, strict=True):
+        model.armature[rates[name]] = link.armature
+    q, qd, _ = (part[0].double().numpy() for part in _states(declaration, truth.scene, seed))
+    torque = np.random.default_rng(seed).normal(size=len(names))
+    found = tree.accelerations(tree.motions(q.tolist(), qd.tolist()), q.tolist(), torque.tolist())
+    theirs, speeds, torques = pinocchio.neutral(model), np.zeros(model.nv), np.zeros(model.nv)
+    for at, name in enumerate(names):
+        joint = model.joints[model.getJointId(name)]
+        theirs[joint.idx_q : joint.idx_q + joint.nq] = q[at] if joint.nq == 1 else (np.cos(q[at]), np.sin(q[at]))
+        speeds[joint.idx_v], torques[joint.idx_v] = qd[at], torque[at]
+    expected = pinocchio.aba(model, data, theirs, speeds, torques)[[rates[name] for name in names]]
+    apart = float(np.abs(np.array(found) - expected).max() / max(1.0, np.abs(expected).max()))
+    return f"acceleration {apart:.2g} beside Pinocchio's" if not apart <= TOLERANCE else ""
+
+
 def _engine(declaration: Declaration, truth: _Truth, seed: int) -> str:
-    """Compare our engine in float64, in worlds without a contact."""
+    """Compare our engine in float64, in worlds without a contact, and the robot's export."""
     q, qd, control = _states(declaration, truth.scene, seed)
     for place, joint in zip(declaration.robot.spec.places, declaration.robot.spec.joints, strict=True):
         if joint.kind == "free":
             q[:, place.q.start + 2] += 20.0
     dynamics = declared_hybrid(declaration.robot).double()
     truth.model.opt.tolerance, truth.model.opt.iterations = 0.0, 200
-    scene = truth.scene
+    scene, exported = truth.scene, _export(dynamics, declaration, truth)
     environment = None if scene is None else Environment(ground=Ground(scene))
     usual, wp.config.optimization_level = wp.config.optimization_level, 0  # it is compiled for ten frames alone
     try:
@@ -233,9 +297,23 @@ def _engine(declaration: Declaration, truth: _Truth, seed: int) -> str:
     finally:
         wp.config.optimization_level = usual
     for world in range(WORLDS):
-        expected = truth.rollout(*(part[world].double().numpy() for part in (q, qd, control)))
-        if not np.isfinite(expected).all() or truth.touched:
+        expected = truth.expected(q[world], qd[world], control[world])
+        if expected is None or truth.touched:
             continue
         if what := _apart(declaration, path[world, 1:].numpy(), expected):
             return f"world {world}, {what}"
+        if exported is not None:
+            again = exported.rollout(*(part[world].double().numpy() for part in (q, qd, control)))
+            if what := _apart(declaration, again, expected):
+                return f"world {world} of the exported file, {what}"
     return ""
+
+
+def _export(dynamics: HybridDynamics, declaration: Declaration, truth: _Truth) -> _Truth | None:
+    """Write the robot in its file's format; None if that is refused, or if quantities are said to be left out."""
+    folder, suffix = declaration.path / "exported", asset_path(declaration.robot).suffix
+    try:
+        exported = export_identified(dynamics, {".xml": "mjcf", ".urdf": "urdf"}[suffix], folder)
+    except InputError:
+        return None
+    return None if exported.left_out else truth.exported(folder / f"{declaration.robot.name}{suffix}")

@@ -82,6 +82,29 @@ def test_a_known_centre_of_mass_is_drafted_where_velocities_are_those_of_the_ori
     assert "center_of_mass" not in drafted("robomimic", *ISAAC, *KNEE)
 
 
+@pytest.mark.parametrize(
+    ("columns", "angles", "position", "units"),
+    [
+        (["x", "y", "z", "roll", "pitch", "yaw"], ["roll", "pitch", "yaw"], ["x", "y", "z"], {}),
+        (
+            ["base_x_mm", "base_y_mm", "base_z_mm", "base_Yaw_deg", "base_Pitch_deg", "base_Roll_deg"],
+            ["base_Roll_deg", "base_Pitch_deg", "base_Yaw_deg"], ["base_x_mm", "base_y_mm", "base_z_mm"],
+            {"angles_unit": "deg", "position_unit": "mm"},
+        ),
+        (
+            [f"mocap.{name}" for name in ("pos.x", "pos.y", "pos.z", "rpy[0]", "rpy[1]", "rpy[2]")],
+            [f"mocap.rpy[{k}]" for k in range(3)], [f"mocap.pos.{axis}" for axis in "xyz"], {},
+        ),
+    ],
+)  # fmt: skip
+def test_roll_pitch_and_yaw_are_found_and_doubted(columns, angles, position, units):
+    columns = [*columns, *KNEE]
+    draft = draft_map(Columns(*columns), "csv", Columns(*columns).topics(), spec())
+    assert draft.tree["floating"]["body"] == {"position": position, "angles": angles, "sequence": "xyz", **units}
+    assert any("roll, pitch and yaw are taken for" in doubt for doubt in draft.doubts)
+    from_dict({**draft.tree, "time": "t"}, ColumnMap, "draft")
+
+
 def test_a_ball_joint_has_no_position():
     columns = [*messages("/body/pose.pose", "/body/twist.twist"), *KNEE]
     ball = draft_map(Columns(*columns), "mcap", Columns(*columns).topics(), spec("ball")).tree["floating"]["body"]

@@ -7,8 +7,10 @@ import msgspec
 import numpy as np
 import pytest
 from msgspec import UNSET
+from scipy.spatial.transform import Rotation
 
 from neurodyn.core.config import from_dict
+from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
@@ -83,6 +85,63 @@ def test_every_convention_becomes_newtons(tmp_path, order, axes, of):
     assert control.shape == (59, 0)
     # Signs are continuous, so that a quaternion can be interpolated.
     assert ((q[1:, 3:] * q[:-1, 3:]).sum(axis=1) > 0).all()
+
+
+@pytest.mark.parametrize("sequence", ["xyz", "XYZ", "ZYX", "zxy", "zyz"])
+@pytest.mark.parametrize("axes", ["world", "body"])
+def test_angles_become_quaternions(tmp_path, sequence, axes):
+    motion = tumbling(count=9)
+    arrays = recorded(motion, "xyzw", axes, "origin")
+    angles = np.degrees(Rotation.from_quat(motion["quaternion"]).as_euler(sequence))
+    written = {"quaternion": [], "order": None, "angles": "o", "sequence": sequence, "angles_unit": "deg"}
+    columns = body_map(root={**written, "angular_axes": axes, "linear_axes": axes}, episodes=None)
+    close_to(read_logs(save(tmp_path / "log.npz", arrays | {"o": angles}), columns, SPEC, split="test"), motion)
+
+
+def test_the_other_axes_of_angles_are_noticed(tmp_path):
+    motion = tumbling()
+    angles = Rotation.from_quat(motion["quaternion"]).as_euler("ZYX")
+    columns = body_map(root={"quaternion": [], "order": None, "angles": "o", "sequence": "zyx"}, episodes=None)
+    files = save(tmp_path / "log.npz", recorded(motion, "xyzw", "world", "origin") | {"o": angles})
+    with pytest.raises(InputError, match="'sequence: ZYX, angular_axes: world' would fit"):
+        read_logs(files, columns, SPEC)
+
+
+@pytest.mark.parametrize("axes", ["world", "body"])
+@pytest.mark.parametrize("of", ["origin", "center_of_mass"])
+def test_poses_of_a_marker_in_another_world_become_those_of_the_body(tmp_path, axes, of):
+    motion = tumbling(count=40)
+    body = recorded(motion, "xyzw", "world", of)
+    turn, mount = Rotation.from_quat(motion["quaternion"]), Rotation.from_euler("xyz", [0.4, -1.0, 2.0])
+    place, up, shift = np.array([0.2, 0.1, -0.3]), Rotation.from_euler("x", 90, degrees=True), np.array([1.0, 2.0, 3.0])
+    marker = turn * mount
+    velocity = body["v"] + (np.cross(motion["w"], turn.apply(place)) if of == "origin" else 0.0)
+    spin = motion["w"]
+    if axes == "body":
+        velocity, spin = marker.inv().apply(velocity), marker.inv().apply(spin)
+    else:
+        velocity, spin = up.inv().apply(velocity), up.inv().apply(spin)
+    arrays = {"p": up.inv().apply(body["p"] + turn.apply(place) - shift), "o": (up.inv() * marker).as_quat()}
+    frames = {"frame": [*place.tolist(), *mount.as_quat().tolist()], "world": [*shift.tolist(), *up.as_quat().tolist()]}
+    columns = body_map(root={**frames, "angular_axes": axes, "linear_axes": axes, "linear_of": of}, episodes=None)
+    files = save(tmp_path / "log.npz", arrays | {"v": velocity, "w": spin})
+    close_to(read_logs(files, columns, SPEC, split="test"), motion)
+    alone = {**frames, "linear_velocity": [], "angular_velocity": [], "angular_axes": None}
+    found = read_logs(files, body_map(qd="differentiate", root=alone, episodes=None), SPEC, split="test")
+    files = save(tmp_path / "body.npz", recorded(motion, "xyzw", "world", of))
+    plain = body_map(qd="differentiate", root=alone | {"frame": IDENTITY, "world": IDENTITY}, episodes=None)
+    expected = read_logs(files, plain, SPEC, split="test")
+    np.testing.assert_allclose(found.q[:, :3], expected.q[:, :3], atol=1e-5)
+    np.testing.assert_allclose(found.qd, expected.qd, atol=1e-2)
+
+
+def close_to(store, motion, atol=1e-5):
+    """Hold a store to the motion that it is of, whichever sign quaternions have."""
+    arm = rotate(motion["quaternion"], np.tile(ARM, (len(motion["quaternion"]), 1)))
+    sign = np.sign((store.q[:, 3:] * motion["quaternion"]).sum(1, keepdims=True))
+    np.testing.assert_allclose(store.q[:, :3], motion["center"] - arm, atol=1e-6)
+    np.testing.assert_allclose(sign * store.q[:, 3:], motion["quaternion"], atol=1e-6)
+    np.testing.assert_allclose(store.qd, np.concatenate((motion["v"], motion["w"]), axis=1), atol=atol)
 
 
 @pytest.mark.parametrize("true", ["xyzw world", "xyzw body", "wxyz world", "wxyz body"])
@@ -231,8 +290,14 @@ def test_a_map_names_its_scene_and_a_file_of_contact_points(tmp_path):
     [
         ({"position": []}, "give both position and linear_velocity"),
         ({"quaternion": ["a", "b"]}, "quaternion lists 2 columns; valid: 4"),
-        ({"quaternion": ["r", "p", "y"]}, r"lists 3 columns; valid: 4 \(convert roll, pitch, yaw before\)"),
+        ({"quaternion": ["r", "p", "y"]}, r"lists 3 columns; valid: 4 \(roll, pitch, yaw are `angles`\)"),
         ({"order": "zyxw"}, "order"),
+        ({"quaternion": []}, "either quaternion and its order, or angles and their sequence"),
+        ({"angles": "a"}, "either quaternion and its order, or angles and their sequence"),
+        ({"quaternion": [], "angles": "a"}, "angles and nothing else needs a sequence"),
+        ({"quaternion": [], "angles": "a", "order": None, "sequence": "xyx "}, "sequence is 'xyx '; valid: three axes"),
+        ({"quaternion": [], "angles": "a", "order": None, "sequence": "xxz"}, "sequence is 'xxz'; valid: three axes"),
+        ({"frame": [0, 0, 0, 1, 1, 0, 0]}, "frame has a quaternion of norm 1.414"),
     ],
 )
 def test_malformed_declarations(root, message):

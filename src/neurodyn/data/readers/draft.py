@@ -400,6 +400,8 @@ def _add_floating(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str
     if tree is None and tracked:
         tree = {key: value for key, value in _of_messages(tracked, "").items() if not key.endswith("velocity")}
         draft.doubts.append(f"{joint.name}: velocities are differentiated from its poses")
+    if tree is None:
+        tree = _of_angles(draft, joint, columns)
     used = [c for key, value in (tree or {}).items() if isinstance(value, list) for c in value]
     if tree is None or not set(used) <= there:
         draft.absent.append(_pose_of(joint.name))
@@ -407,6 +409,42 @@ def _add_floating(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str
     if joint.kind == "ball":
         tree = {k: v for k, v in tree.items() if not k.startswith(("position", "linear"))}
     draft.tree.setdefault("floating", {})[joint.name] = tree
+
+
+_ROLL = re.compile(r"roll|rpy(?=\[0])", re.IGNORECASE)
+_PLACES = ("", "pos_", "position_", "p", "pos.", "position.")
+
+
+def _of_angles(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str]) -> dict[str, Any] | None:
+    """Return a pose whose rotation is named roll, pitch and yaw; None if there is none, or no position beside it."""
+    for column, match in ((column, match) for column in columns if (match := _ROLL.search(column))):
+        stem, word, end = column[: match.start()], match[0], column[match.end() :]
+        cased = str.upper if word.isupper() else str.title if word.istitle() else str.lower
+        names = [f"{stem}{cased(angle)}{end}" for angle in ("roll", "pitch", "yaw")]
+        names = _by_number(stem + word, 0, 3) if end == "[0]" else names
+        places = [_placed(stem + place, columns) for place in _PLACES] if joint.kind == "free" else [([], "")]
+        place, length = next((one for one in places if one is not None), (None, ""))
+        if place is None or not set(names) <= set(columns):
+            continue
+        draft.doubts.append(
+            f"{joint.name}: roll, pitch and yaw are taken for angles about the world's axes in this order (`sequence`: "
+            "xyz), and its velocities are differentiated from its poses"
+        )
+        units = {"angles_unit": _TOLD["position"].get(" ".join(_split(end)), ""), "position_unit": length}
+        tree = {"position": place, "angles": names, "sequence": "xyz", **units}
+        return {name: value for name, value in tree.items() if value}
+    return None
+
+
+def _placed(start: str, columns: Sequence[str]) -> tuple[list[str], str] | None:
+    """Return the columns of x, y and z that begin with a text, and their unit, if their names tell one."""
+    for column in columns:
+        end = column.removeprefix(start + "x")
+        unit = _TOLD["position"].get(" ".join(_split(end)), "")
+        names = [f"{start}{axis}{end}" for axis in "xyz"]
+        if end != column and (unit or not end) and set(names) <= set(columns):
+            return names, unit
+    return None
 
 
 def _pose_of(joint: str) -> str:

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Free and ball joints, whose logged pose has a quaternion: their columns and conventions.
+"""Free and ball joints, whose logged pose has a quaternion or three angles: their columns and conventions.
 
-Logs disagree on whether a quaternion's scalar comes first or last, and on whether a velocity is in world or body axes.
-Both are declared and checked: the angular velocity must fit the quaternion differences better than under any other
-convention. A base that nothing tracks is `UNMEASURED`.
+Logs disagree on whether a quaternion's scalar comes first or last, on the axes that angles are about, and on whether a
+velocity is in world or body axes. These are declared and checked: the angular velocity must fit the differences of the
+rotation better than under any other convention. A log may track another frame than the body's, in another world than
+the robot's. A base that nothing tracks is `UNMEASURED`.
 """
 
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Literal, NamedTuple
 
 import numpy as np
 from msgspec import UNSET, UnsetType
+from scipy.spatial.transform import Rotation
 
 from neurodyn.core.config import Config
-from neurodyn.core.description.scene import Vector3
+from neurodyn.core.description.scene import IDENTITY, Pose, Vector3
 from neurodyn.core.description.spec import JointPlace, JointSpec, StateSpec
 from neurodyn.core.errors import InputError, notice
 
@@ -27,6 +31,9 @@ UNMEASURED = "unmeasured"
 
 _ORDERS: tuple[Order, ...] = ("xyzw", "wxyz")
 _AXES: tuple[Axes, ...] = ("world", "body")
+_WIDTHS = {"position": 3, "quaternion": 4, "angles": 3, "linear_velocity": 3, "angular_velocity": 3}
+_SEQUENCE = re.compile(r"(?!.?(.)\1)(?:[xyz]{3}|[XYZ]{3})")
+"""Three axes, no two neighbours of which are equal."""
 _NORM = 0.01
 _STILL = 0.05
 _MISFIT, _ROUGH, _STEADY = 0.5, 0.1, 0.5
@@ -40,8 +47,12 @@ class FloatingColumns(Config, frozen=True):
     A single name stands for an array with the required number of columns (npz); a list names each column.
 
     Attributes:
-        quaternion: Rotation, body to world.
-        order: Whether the scalar of the quaternion is last ("xyzw") or first ("wxyz").
+        quaternion: Rotation, body to world; empty for angles.
+        order: Whether the scalar of the quaternion is last ("xyzw") or first ("wxyz"); required with it.
+        angles: Rotation as three angles, in the order of `sequence`.
+        sequence: Axes of the angles: of the world in lower case (roll, pitch, yaw is "xyz"), of the turned body in
+            upper case (yaw, pitch, roll is "ZYX"); required with them.
+        angles_unit: Unit of the angles; empty for rad.
         angular_velocity: Angular velocity; empty to differentiate the poses.
         angular_axes: Axes of the angular velocity; required with it. For a ball joint, "world" means the parent's axes.
         position: Position of the body's origin in the world; empty for a ball joint.
@@ -53,10 +64,16 @@ class FloatingColumns(Config, frozen=True):
         position_unit: Unit of the position; empty for m.
         linear_unit: Unit of the linear velocity; empty for m/s.
         angular_unit: Unit of the angular velocity; empty for rad/s.
+        frame: Pose of the tracked frame, of a marker for example, in the body's: x, y, z [m], then a quaternion with
+            its scalar last. Velocities of the "origin" and in "body" axes are those of that frame.
+        world: Pose of the log's world in the robot's, whose z points up.
     """
 
-    quaternion: Names
-    order: Order
+    quaternion: Names = ()
+    order: Order | None = None
+    angles: Names = ()
+    sequence: str = ""
+    angles_unit: str = ""
     angular_velocity: Names = ()
     angular_axes: Axes | None = None
     position: Names = ()
@@ -67,14 +84,30 @@ class FloatingColumns(Config, frozen=True):
     position_unit: str = ""
     linear_unit: str = ""
     angular_unit: str = ""
+    frame: Pose = IDENTITY
+    world: Pose = IDENTITY
 
     def __post_init__(self) -> None:
-        widths = {"position": 3, "quaternion": 4, "linear_velocity": 3, "angular_velocity": 3}
-        for name, width in widths.items():
+        for name, width in _WIDTHS.items():
             given = getattr(self, name)
             if isinstance(given, tuple) and given and len(given) != width:
-                angles = " (convert roll, pitch, yaw before)" if (name, len(given)) == ("quaternion", 3) else ""
+                angles = " (roll, pitch, yaw are `angles`)" if (name, len(given)) == ("quaternion", 3) else ""
                 raise ValueError(f"{name} lists {len(given)} columns; valid: {width}{angles}, or the name of an array")
+        if bool(self.quaternion) == bool(self.angles):
+            raise ValueError("give either quaternion and its order, or angles and their sequence")
+        if bool(self.quaternion) != bool(self.order) or bool(self.angles) != bool(self.sequence):
+            need = "an order, xyzw or wxyz" if self.quaternion else "a sequence, such as xyz (of roll, pitch, yaw)"
+            raise ValueError(f"{'quaternion' if self.quaternion else 'angles'} and nothing else needs {need}")
+        if self.angles and not _SEQUENCE.fullmatch(self.sequence):
+            raise ValueError(
+                f"sequence is {self.sequence!r}; valid: three axes, of the world (xyz: roll, pitch, yaw) or of the "
+                "turned body (ZYX: yaw, pitch, roll)"
+            )
+        for name in ("frame", "world"):
+            norm = float(np.linalg.norm(getattr(self, name)[3:]))
+            if not abs(norm - 1.0) <= _NORM:
+                raise ValueError(f"{name} has a quaternion of norm {norm:.4g}; valid: x, y, z [m], then a unit "
+                                 "quaternion, scalar last")  # fmt: skip
         if bool(self.angular_velocity) != bool(self.angular_axes):
             raise ValueError("give both angular_velocity and angular_axes (world or body), or neither")
         if not self.angular_velocity and not self.linear_velocity:
@@ -85,8 +118,13 @@ class FloatingColumns(Config, frozen=True):
     @property
     def arrays(self) -> dict[str, int]:
         """Number of columns of each array that is referenced as a whole."""
-        widths = ((self.position, 3), (self.quaternion, 4), (self.linear_velocity, 3), (self.angular_velocity, 3))
-        return {names: width for names, width in widths if isinstance(names, str)}
+        given = ((getattr(self, name), width) for name, width in _WIDTHS.items())
+        return {names: width for names, width in given if isinstance(names, str)}
+
+    @property
+    def reading(self) -> str:
+        """How the columns of the rotation are read, as a map says it."""
+        return f"order: {self.order}" if self.quaternion else f"sequence: {self.sequence}"
 
     @property
     def center(self) -> Vector3:
@@ -94,8 +132,12 @@ class FloatingColumns(Config, frozen=True):
         return (0.0, 0.0, 0.0) if self.center_of_mass is UNSET else self.center_of_mass
 
     def q_columns(self) -> list[tuple[str, str]]:
-        """Return column and unit of each position coordinate, in Newton's order (scalar last)."""
-        quaternion = _listed(self.quaternion, 4)
+        """Return column and unit of each position coordinate, in Newton's order (scalar last).
+
+        Angles stand in the places of the quaternion that `quaternions_of` makes of them, the last one twice.
+        """
+        angles = _listed(self.angles, 3) if self.angles else ()
+        quaternion = (*angles, angles[-1]) if angles else _listed(self.quaternion, 4)
         if self.order == "wxyz":
             quaternion = (*quaternion[1:], quaternion[0])
         position = _listed(self.position, 3) if self.position else ()
@@ -106,6 +148,35 @@ class FloatingColumns(Config, frozen=True):
         linear = _listed(self.linear_velocity, 3) if self.linear_velocity else ()
         angular = [(name, self.angular_unit) for name in _listed(self.angular_velocity, 3)]
         return [(name, self.linear_unit) for name in linear] + angular
+
+
+def quaternions_of(declared: FloatingColumns, angles: np.ndarray) -> np.ndarray:
+    """Return the quaternions, scalar last, of angles [rad], shapes [N, 4] and [N, 3]."""
+    good = np.isfinite(angles).all(axis=1)
+    turns = np.full((len(angles), 4), np.nan)
+    if good.any():
+        turns[good] = Rotation.from_euler(declared.sequence, angles[good]).as_quat()
+    return turns
+
+
+def to_body(floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray, qd: np.ndarray | None = None) -> None:
+    """Convert poses [N, nq] of tracked frames in the log's world to those of the bodies in the robot's, in place.
+
+    Velocities [N, nv], which are in the log's world axes, get the robot's.
+    """
+    for joint, place in _places(spec):
+        declared = floating.get(joint.name)
+        if declared is None or declared.frame == declared.world == IDENTITY:
+            continue
+        world, mount = (Rotation.from_quat(pose[3:]) for pose in (declared.world, declared.frame))
+        turn = world * Rotation.from_quat(q[:, place.quaternion]) * mount.inv()
+        q[:, place.quaternion] = turn.as_quat()
+        make_continuous(q[:, place.quaternion])
+        if joint.kind == "free":
+            origin = slice(place.q.start, place.q.start + 3)
+            q[:, origin] = world.apply(q[:, origin]) + declared.world[:3] - turn.apply(declared.frame[:3])
+        for part in () if qd is None else ((place.linear, place.angular) if joint.kind == "free" else (place.angular,)):
+            qd[:, part] = world.apply(qd[:, part])  # type: ignore[index]
 
 
 def to_newton(floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray, qd: np.ndarray) -> None:
@@ -196,7 +267,7 @@ def check_readings(
             _angular_misfits(declared, q[:, place.quaternion], mean[:, place.angular], rows, steps[rows], span)
             for span in (1, _SPAN)
         ]
-        words = f"order: {declared.order}, angular_axes: {declared.angular_axes}"
+        words = f"{declared.reading}, angular_axes: {declared.angular_axes}"
         _judge(angular, words, "angular velocity", "rad/s", "angular_unit", joint.name, where)
         if joint.kind == "free":
             rate = (q[rows + 1, :3] - q[rows, :3]) / steps[rows, None]
@@ -240,8 +311,10 @@ def rotation_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _arm(declared: FloatingColumns, quaternion: np.ndarray) -> np.ndarray:
-    """Return the vector from the origin to the centre of mass in world axes [m], shape [N, 3]."""
-    return rotate(quaternion, np.broadcast_to(np.asarray(declared.center), (len(quaternion), 3)))
+    """Return the vector from the tracked origin to the centre of mass in the log's axes [m], shape [N, 3]."""
+    away = np.subtract(declared.center, declared.frame[:3])
+    arm = Rotation.from_quat(declared.frame[3:]).inv().apply(away) if declared.frame != IDENTITY else away
+    return rotate(quaternion, np.broadcast_to(arm, (len(quaternion), 3)))
 
 
 def _angular_misfits(
@@ -250,14 +323,25 @@ def _angular_misfits(
 ) -> dict[str, tuple[float, float]]:  # fmt: skip
     """Return median misfit and median speed for each convention of quaternion order and axes."""
     misfits = {}
-    for order, axes in product(_ORDERS, _AXES):
-        # Reading the other order permutes (x, y, z, w) cyclically.
-        shift = 0 if order == declared.order else (1 if declared.order == "wxyz" else -1)
-        read = np.roll(quaternion, shift, axis=1)
+    for (reading, read), axes in product(_readings(declared, quaternion).items(), _AXES):
         rate = rotation_between(read[rows], read[rows + 1]) / steps[:, None]
         logged = velocity if axes == "world" else rotate(read[rows], velocity)
-        misfits[f"order: {order}, angular_axes: {axes}"] = _misfit(logged, rate, span)
+        misfits[f"{reading}, angular_axes: {axes}"] = _misfit(logged, rate, span)
     return misfits
+
+
+def _readings(declared: FloatingColumns, quaternion: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the quaternions that the same columns would be under each reading, the declared one included."""
+    if declared.quaternion:  # reading the other order permutes (x, y, z, w) cyclically
+        shift = 1 if declared.order == "wxyz" else -1
+        return {f"order: {o}": np.roll(quaternion, shift * (o != declared.order), axis=1) for o in _ORDERS}
+    good, other = np.isfinite(quaternion).all(axis=1), np.full_like(quaternion, np.nan)
+    with warnings.catch_warnings():  # of angles that have several solutions
+        warnings.simplefilter("ignore")
+        angles = Rotation.from_quat(quaternion[good]).as_euler(declared.sequence)
+    swapped = declared.sequence.swapcase()
+    other[good] = Rotation.from_euler(swapped, angles).as_quat()
+    return {declared.reading: quaternion, f"sequence: {swapped}": other}
 
 
 def _linear_misfits(
@@ -326,7 +410,7 @@ def _judge(
             notice(
                 f"{where}: the {what} of {joint!r} fits the differences of its pose only roughly (median misfit "
                 f"{closest.misfit:.2g} {unit} at {closest.speed:.2g} {unit}); check that the pose is that of the body, "
-                "not of a marker or sensor on it"
+                "not of a marker or sensor on it (whose place is its `frame`)"
             )
         return
     misfit, speed, best, least, beaten = judged[0]

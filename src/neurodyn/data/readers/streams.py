@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of log columns to runs in SI units with a column map; each stream keeps its clock."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,12 +16,14 @@ from neurodyn.data.readers.floating import (
     continuous_signs,
     make_continuous,
     normalise,
+    quaternions_of,
+    to_body,
     to_newton,
 )
 from neurodyn.data.readers.raw import RawRun, selected
 from neurodyn.data.readers.resample import hermite, slopes_of
 from neurodyn.data.readers.sensor_columns import measured_names, read_measured
-from neurodyn.data.readers.source import ColumnSeries, LogPart, RunRows, Source
+from neurodyn.data.readers.source import ColumnSeries, LogPart, RunRows, Source, factor
 
 _KINDS = ("q", "qd", "control")
 
@@ -83,6 +85,8 @@ def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Lo
     """
     given = {"q": columns.positions, "qd": columns.velocities, "control": columns.controls}[what]
     values = [_value(given[name], part, size, columns, where) for name, size in sizes.items()]
+    if what == "q":
+        _turn_angles(columns, sizes, values, where)
     clocks = list({id(series.time): series.time for series in values}.values())
     for clock in clocks if len(clocks) > 1 else ():
         _require_forward(clock, what, columns, where)
@@ -111,6 +115,23 @@ def _signals(what: str, sizes: Mapping[str, float], columns: ColumnMap, part: Lo
         resampled[_in_hole(series, time, columns.max_gap)] = np.nan
     lost = [series.time[~np.isfinite(series.value)] for series in values]
     return _Signals(time, resampled, np.unique(np.concatenate(lost)))
+
+
+def _turn_angles(columns: ColumnMap, names: Iterable[str], series: list[ColumnSeries], where: str) -> None:
+    """Replace the angles of floating joints by quaternions, in place."""
+    at = {name: index for index, name in enumerate(names)}
+    for name, joint in columns.poses.items():
+        if not joint.angles:
+            continue
+        places = [at[one] for one in JointSpec(name=name, kind="free" if joint.position else "ball").q_names[-4:]]
+        first, *others = (series[place] for place in places)
+        if any(one.time is not first.time for one in others):
+            raise InputError(f"{where}: the angles of {name!r} have several clocks; valid: columns of one stream")
+        angles = np.stack([series[place].value for place in places[:3]], axis=1)
+        turns = quaternions_of(joint, angles * factor(joint.angles_unit, "rad", f"{where}: angles of {name!r}"))
+        make_continuous(turns)
+        for place, value in zip(places, turns.T, strict=True):
+            series[place] = ColumnSeries(first.time, value.copy())
 
 
 def _join_signs(columns: ColumnMap, series: Mapping[str, ColumnSeries]) -> None:
@@ -267,6 +288,7 @@ def _cut(
         to_newton(columns.poses, spec, positions, qd)
     else:
         normalise(spec, positions)
+    to_body(columns.poses, spec, positions, qd)
     lost = np.unique(np.concatenate([m for _, m in kept.values()] + [s.missing for s in signals.values()]))
     return RawRun(
         run.name, run.group, run.split, q.time[rows], positions, qd,

@@ -328,11 +328,23 @@ def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> Ass
     at = held_positions(root, locked)
     notes = [f"locked at {at[name]:g}: {name}, which {reason}" for name, reason in held.items()]
     notes += [note for joint in links if joint.name not in locked for note in _effort_notes(joint)]
+    notes += _extension_notes(root)
     model = compile_asset(path, read_spec(path, locked=locked, floating=floating))
     limits = {joint.name: _drive_limits(joint.element) for joint in links if joint.element.find("mimic") is None}
     joints = _compiled_joints(path, model, limits)
     end = None if floating else _end_effector(model, {joint.name for joint in joints if joint.effort is not None})
     return AssetFacts(path, joints, floating, why, locked, (), (*notes, *missing_features(model)), end=end)
+
+
+_OF_FILES = {"assetdir", "autolimits", "discardvisual", "fusestatic", "meshdir", "strippath", "texturedir", "usethread"}
+"""Settings of MuJoCo's compiler that change no value of a robot."""
+
+
+def _extension_notes(root: ElementTree.Element) -> list[str]:
+    """Name the settings of a URDF that are for MuJoCo alone, which would differ by simulator."""
+    parts = [part for extension in root.findall("mujoco") for part in extension.iter() if part is not extension]
+    settings = [f"{part.tag} {name}" for part in parts for name in part.attrib if name not in _OF_FILES]
+    return [f"not modelled: <mujoco> of the URDF, which sets {choices(settings)}"] if settings else []
 
 
 def _drive_limits(joint: ElementTree.Element) -> tuple[float | None, float | None]:
@@ -504,7 +516,7 @@ def _force(model: Any, index: int) -> float:
 
 def missing_features(model: Any) -> tuple[str, ...]:
     """Return one line for each feature of a model, apart from actuators, that the hybrid engine lacks."""
-    missing = (part(model) for part in (_options, _passive, _contacts, _couplings))
+    missing = (part(model) for part in (_options, _passive, _limits, _contacts, _couplings))
     return tuple(line for lines in missing for line in lines)
 
 
@@ -530,6 +542,18 @@ def _passive(model: Any) -> list[str]:
     return lines + _count(int(model.nplugin), "plugin", "plugins", "of MuJoCo: none is modelled")
 
 
+def _limits(model: Any) -> list[str]:
+    """Name limits of which both ends act at once: a margin in degrees, say, which MuJoCo takes for radians."""
+    count = sum(
+        int((limited.astype(bool) & (2.0 * margin > np.diff(span)[:, 0])).sum())
+        for limited, margin, span in (
+            (model.jnt_limited, model.jnt_margin, model.jnt_range),
+            (model.tendon_limited, model.tendon_margin, model.tendon_range),
+        )
+    )
+    return _count(count, "limit", "limits", "with a margin above half of its range: not modelled beyond the nearer end")
+
+
 def _contacts(model: Any) -> list[str]:
     tree = BodyTree(model)
     touching = np.flatnonzero((model.geom_contype != 0) | (model.geom_conaffinity != 0)).tolist()
@@ -544,6 +568,15 @@ def _contacts(model: Any) -> list[str]:
     sdf = int(import_mujoco().mjtGeom.mjGEOM_SDF)
     count = sum(int(model.geom_type[geom]) == sdf and bool(moving[geom]) for geom in touching)
     early = sum(model.geom_margin[geom] > 0 and bool(moving[geom]) for geom in touching)
+    fixed = model.body_weldid[model.geom_bodyid] == 0
+    grounded = fixed[model.pair_geom1] | fixed[model.pair_geom2] if model.npair else np.zeros(0, bool)
+    uneven = (model.pair_friction[:, 0] != model.pair_friction[:, 1]) | (
+        model.pair_friction[:, 3] != model.pair_friction[:, 4]
+    )
+    lines += _count(
+        int((grounded & uneven).sum()), "pair", "pairs",
+        "with the ground of unequal frictions along its axes: not modelled but as the first of them",
+    )  # fmt: skip
     lines += _count(int(early), "shape", "shapes", "with a margin: contact with the ground begins where surfaces meet")
     return lines + _count(count, "signed distance field", "signed distance fields", "on the ground: by fixed points")
 

@@ -191,7 +191,8 @@ def _mend(path: Path, spec: Any, error: str) -> bool:
     """
     body = next((body for body in spec.bodies if f"'{body.name}'" in error), None)
     if "balanceinertia" in error or "positive eigenvalues" in error:
-        if body is not None and list(body.joints):
+        # `body.joints` of a body without joints raises the error of the compiler again.
+        if body is not None and any(joint.parent.name == body.name for joint in spec.joints):
             require_possible(f"{path}: link {body.name!r}", _tensor(body))
         if not (mended := _round_inertias(spec)) and not spec.compiler.balanceinertia:
             spec.compiler.balanceinertia = True
