@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import gymnasium
 import numpy as np
@@ -29,6 +29,31 @@ _PICTURES = 30
 """Maximum rendering rate [frames/s]; environments with shorter frames play slower."""
 
 
+class TaskOptions(TypedDict, total=False):
+    """Options of the environments of a task."""
+
+    robot: str | Path | None
+    """Name or folder of the robot, for tasks of any robot (velocity, push, lift)."""
+    observe: View | None
+    """Whether observations are the "state" or what a robot's "sensors" tell; by default the task's own way."""
+    starts: str | Path | None
+    """HDF5 store; episodes start after its windows, in models of logs."""
+    randomise: Sequence[str]
+    """Quantities randomised per world and episode, in the notation of `neurodyn policy train --randomise`."""
+    noisy: bool | None
+    """Whether to add the task's errors to observations; by default if policies see sensors."""
+    penalty: float
+    """Weight of a learned model's uncertainty in the reward."""
+    device: str
+    """Device: cpu, cuda, cuda:1 ..."""
+    render_mode: str | None
+    """"rgb_array", which needs Newton; by default no pictures."""
+    width: int
+    """Width of pictures [pixels], by default 480."""
+    height: int
+    """Height of pictures [pixels], by default 320."""
+
+
 class _TaskWorlds:
     """Worlds of a task in its dynamics, rebuilt for each seed, and pictures of them."""
 
@@ -36,18 +61,19 @@ class _TaskWorlds:
         self,
         task: str | None,
         dynamics: str | Path,
-        robot: str | Path | None,
         *,
-        observe: View | None,
-        starts: str | Path | None,
-        randomise: Sequence[str],
-        noisy: bool | None,
-        penalty: float,
-        device: str,
-        render_mode: str | None,
-        size: tuple[int, int],
         count: int = 1,
         frames: int | None = None,
+        robot: str | Path | None = None,
+        observe: View | None = None,
+        starts: str | Path | None = None,
+        randomise: Sequence[str] = (),
+        noisy: bool | None = None,
+        penalty: float = 0.0,
+        device: str = "cpu",
+        render_mode: str | None = None,
+        width: int = 480,
+        height: int = 320,
     ) -> None:
         if render_mode not in (None, "rgb_array"):
             raise InputError(f"render_mode is {render_mode!r}; valid: rgb_array, or None")
@@ -58,7 +84,7 @@ class _TaskWorlds:
         self._robots = open_randomisation(tuple(randomise), where.dynamics, self.task)
         self._where = replace(where, dynamics=self._robots.dynamics)
         self._noisy, self._penalty, self._frames, self._count = noisy, penalty, frames, count
-        self._shown, self._size, self._viewer = render_mode is not None, size, None
+        self.render_mode, self._size, self._viewer = render_mode, (width, height), None
         self._running: PolicyEnvironment | None = None
         limit = float(self.task.limit)
         self.actions = Box(-limit, limit, (len(self.task.actions),), np.float32)
@@ -90,7 +116,7 @@ class _TaskWorlds:
 
     def pictures(self) -> tuple[np.ndarray, ...] | None:
         """Return an image of each world, uint8, shape [height, width, 3]; None without a `render_mode`."""
-        if not self._shown:
+        if self.render_mode is None:
             return None
         if self._viewer is None:
             from neurodyn.sim.pictures import Viewfinder
@@ -130,45 +156,20 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": _PICTURES}  # noqa: RUF012 - as declared by Gymnasium
 
     def __init__(
-        self,
-        task: str | None = None,
-        dynamics: str | Path = "analytic",
-        *,
-        robot: str | Path | None = None,
-        observe: View | None = None,
-        starts: str | Path | None = None,
-        randomise: Sequence[str] = (),
-        noisy: bool | None = None,
-        penalty: float = 0.0,
-        device: str = "cpu",
-        render_mode: str | None = None,
-        width: int = 480,
-        height: int = 320,
+        self, task: str | None = None, dynamics: str | Path = "analytic", **options: Unpack[TaskOptions]
     ) -> None:
         """Open task and dynamics.
 
         Args:
             task: Name of the task, NAME@ROBOT, or FILE.py:CLASS for one of your own, whose code runs.
             dynamics: "analytic", "hybrid", a run directory, or "pretrained:NAME".
-            robot: Name or folder of the robot, for tasks of any robot (velocity, push, lift).
-            observe: Whether observations are the "state" or what a robot's "sensors" tell; None for the task's own way.
-            starts: HDF5 store; episodes start after its windows, in models of logs.
-            randomise: Quantities randomised per episode, in the notation of `neurodyn policy train --randomise`.
-            noisy: Whether to add the task's errors to observations; None if policies see sensors.
-            penalty: Weight of a learned model's uncertainty in the reward.
-            device: Device: cpu, cuda, cuda:1 ...
-            render_mode: "rgb_array", which needs Newton; None for no pictures.
-            width: Width of pictures [pixels].
-            height: Height of pictures [pixels].
+            **options: See `TaskOptions`.
 
         Raises:
             InputError: The task or the dynamics do not exist, or do not fit together.
         """
-        self._worlds = _TaskWorlds(
-            task, dynamics, robot, observe=observe, starts=starts, randomise=randomise, noisy=noisy, penalty=penalty,
-            device=device, render_mode=render_mode, size=(width, height),
-        )  # fmt: skip
-        self.task, self.render_mode = self._worlds.task, render_mode
+        self._worlds = _TaskWorlds(task, dynamics, **options)
+        self.task, self.render_mode = self._worlds.task, self._worlds.render_mode
         self.observation_space, self.action_space = self._worlds.observations, self._worlds.actions
         self._fresh = False  # whether the worlds have restarted since the last step
 
@@ -228,37 +229,19 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         task: str | None = None,
         dynamics: str | Path = "analytic",
         *,
-        robot: str | Path | None = None,
-        observe: View | None = None,
-        starts: str | Path | None = None,
-        randomise: Sequence[str] = (),
-        noisy: bool | None = None,
-        penalty: float = 0.0,
-        device: str = "cpu",
         max_episode_steps: int | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
-        render_mode: str | None = None,
-        width: int = 480,
-        height: int = 320,
+        **options: Unpack[TaskOptions],
     ) -> None:
         """Open task and dynamics.
 
         Args:
             num_envs: Number of worlds.
-            task: Task; for this and the other arguments see `TaskEnv`.
-            dynamics: Dynamics.
-            robot: Robot of a task of any robot.
-            observe: See `TaskEnv`.
-            starts: Store with start states.
-            randomise: Quantities randomised per world and episode.
-            noisy: Whether to add the task's errors to observations; None if policies see sensors.
-            penalty: Weight of the uncertainty.
-            device: Device.
+            task: Task, see `TaskEnv`.
+            dynamics: Dynamics, see `TaskEnv`.
             max_episode_steps: Length of an episode; None for the task's.
             autoreset_mode: When worlds restart: in the step that ends their episode.
-            render_mode: "rgb_array", which needs Newton; None for no pictures.
-            width: Width of pictures [pixels].
-            height: Height of pictures [pixels].
+            **options: See `TaskOptions`.
 
         Raises:
             InputError: As for `TaskEnv`, or worlds shall restart in another step.
@@ -268,11 +251,8 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
                 f"autoreset_mode is {getattr(autoreset_mode, 'value', autoreset_mode)!r}; valid: SameStep, or the "
                 'others with vectorization_mode="sync"'
             )
-        self._worlds = _TaskWorlds(
-            task, dynamics, robot, observe=observe, starts=starts, randomise=randomise, noisy=noisy, penalty=penalty,
-            device=device, render_mode=render_mode, size=(width, height), count=num_envs, frames=max_episode_steps,
-        )  # fmt: skip
-        self.task, self.num_envs, self.render_mode = self._worlds.task, num_envs, render_mode
+        self._worlds = _TaskWorlds(task, dynamics, count=num_envs, frames=max_episode_steps, **options)
+        self.task, self.num_envs, self.render_mode = self._worlds.task, num_envs, self._worlds.render_mode
         self.single_observation_space, self.single_action_space = self._worlds.observations, self._worlds.actions
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
