@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the estimation of a floating base."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,6 +80,12 @@ class EstimationSettings(Config, frozen=True):
 
     def __post_init__(self) -> None:
         require_numbers(self)
+
+    @classmethod
+    def on_board(cls, sensors: Mapping[str, Sensor]) -> "EstimationSettings":
+        """Return the settings for a robot's own readings, each of the frame before, by its declared sensors."""
+        imu = next((sensor for sensor in sensors.values() if sensor.kind == "imu"), None)
+        return cls(imu=imu, specific_force="before")
 
 
 @dataclass(frozen=True)

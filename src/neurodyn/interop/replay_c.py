@@ -2,8 +2,6 @@
 """Replays of a model's C code: compiled as it stands, and stepped along a log."""
 
 import ctypes
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -12,33 +10,18 @@ import torch
 
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.interop.c_code.source import CUnit
-from neurodyn.interop.replay_scene import NotReplayedError, ReplayScene
+from neurodyn.interop.replay_scene import ReplayScene, compile_library
 
-_SECONDS = 300
-"""Longest time that a compiler gets [s]."""
 _SPARE = 64  # bytes after a state, for padding
-
-
-def compiler() -> str:
-    """Return the C compiler; raises `NotReplayedError` without one."""
-    for name in ("cc", "gcc", "clang"):
-        if (path := shutil.which(name)) is not None:
-            return path
-    raise NotReplayedError("there is no C compiler")
 
 
 def play_code(unit: CUnit, name: str, source: str, header: str, scene: ReplayScene) -> Trajectory:
     """Compile NAME.c, and roll its function `step` out along windows after the commands of their past."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / f"{name}.h").write_text(header, encoding="utf-8")
-        (Path(folder) / f"{name}.c").write_text(source, encoding="utf-8")
-        library = Path(folder) / "model.so"
-        command = [compiler(), "-std=c99", "-O1", "-shared", "-fPIC", f"{name}.c", "-o", str(library), "-lm"]
-        try:
-            subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_SECONDS)
-        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-            raise NotReplayedError(f"the code does not compile with {command[0]}") from error
-        return _Stepper(ctypes.CDLL(str(library)), unit, name).play(scene)
+        code = Path(folder) / f"{name}.c"
+        code.write_text(source, encoding="utf-8")
+        return _Stepper(ctypes.CDLL(str(compile_library(code))), unit, name).play(scene)
 
 
 class _Stepper:

@@ -7,8 +7,6 @@ declaration are added, in the exported file and in the original alike.
 
 import math
 import secrets
-import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +19,7 @@ from msgspec import UNSET
 
 from neurodyn.core.description.drive import DRIVE_KINDS, Drive
 from neurodyn.dynamics.batch import Trajectory
-from neurodyn.interop.replay_scene import NotReplayedError, ReplayScene
+from neurodyn.interop.replay_scene import NotReplayedError, ReplayScene, compile_library
 from neurodyn.robots import Robot, asset_path
 from neurodyn.sim.engine import collect_warnings, import_mujoco
 from neurodyn.sim.mujoco.asset import read_spec
@@ -251,22 +249,18 @@ def _load_plugin(folder: Path, robot: str) -> Path | None:
     mujoco, whole = import_mujoco(), folder / f"{robot}_plugin.xml"
     if not whole.is_file():
         return None
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
-        raise NotReplayedError("its networks are a plugin, and there is no C compiler")
     (source,) = folder.glob("*_networks.c")
     name = f"neurodyn.{source.stem}"
     own = f"{name}_{secrets.token_hex(4)}"
     place = Path(mujoco.__path__[0])
     with tempfile.TemporaryDirectory() as build:
-        code, library = Path(build) / source.name, Path(build) / "networks.so"
+        code, version_file = Path(build) / source.name, next(place.glob("libmujoco.so.*"), None)
         code.write_text(source.read_text(encoding="utf-8").replace(name, own), encoding="utf-8")
-        version_file = next(place.glob("libmujoco.so.*"), None)
-        flags = ["-std=c99", "-O1", "-shared", "-fPIC", f"-I{place / 'include'}", str(code), "-o", str(library), "-lm"]
-        flags += [] if version_file is None else [f"-L{place}", f"-l:{version_file.name}"]
-        made = subprocess.run([compiler, *flags], capture_output=True, check=False)
-        if made.returncode:
-            raise NotReplayedError("its networks are a plugin, which does not compile here")
+        linked = [] if version_file is None else [f"-L{place}", f"-l:{version_file.name}"]
+        try:
+            library = compile_library(code, f"-I{place / 'include'}", *linked)
+        except NotReplayedError as error:
+            raise NotReplayedError(f"its networks are a plugin: {error}") from None
         mujoco.mj_loadPluginLibrary(str(library))
     path = whole.with_name(f"{own}.xml")
     path.write_text(whole.read_text(encoding="utf-8").replace(name, own), encoding="utf-8")

@@ -27,9 +27,8 @@ class BaseFollower:
         Raises:
             InputError: The robot has no contact points, or joints of several axes.
         """
-        imu = next((sensor for sensor in robot.sensors.values() if sensor.kind == "imu"), None)
-        settings = EstimationSettings(imu=imu, specific_force="before")
-        self._filter = BaseFilter(declared_hybrid(robot) if model is None else model, settings)
+        model = declared_hybrid(robot) if model is None else model
+        self._filter = BaseFilter(model, EstimationSettings.on_board(robot.sensors))
         self._state: FilterState | None = None
         self._place = torch.zeros(2, dtype=torch.float64)
 

@@ -165,5 +165,4 @@ def filter_unit_of(run: str) -> CUnit:
     """Return the filter of a base by the model of a run, with the IMU that its robot declares (`base_filter_unit`)."""
     model = load(run)
     sensors = {} if model.robot is None else model.robot.sensors
-    imu = next((sensor for sensor in sensors.values() if sensor.kind == "imu"), None)
-    return base_filter_unit(BaseFilter(model, EstimationSettings(imu=imu, specific_force="before")))
+    return base_filter_unit(BaseFilter(model, EstimationSettings.on_board(sensors)))

@@ -85,11 +85,9 @@ def score(
     if any(math.isnan(float(frame.reading.force.sum())) for episode in long for frame in episode.frames):
         return none, "the states of the base are not estimated: the robot has no specific_force"
     robot = task.declaration()
-    imu = next((sensor for sensor in robot.sensors.values() if sensor.kind == "imu"), None)
-    settings = EstimationSettings(imu=imu, specific_force="before")
     try:
         model = declared_hybrid(robot) if model is None else model
-        runs = smooth_base(model, [_run(episode) for episode in long], settings)
+        runs = smooth_base(model, [_run(episode) for episode in long], EstimationSettings.on_board(robot.sensors))
     except InputError as error:
         return none, f"the states of the base are not estimated: {error}"
     known = {id(episode): _score(task, episode, run, model) for episode, run in zip(long, runs, strict=True)}
