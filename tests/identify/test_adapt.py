@@ -23,13 +23,13 @@ from neurodyn.identify import AdaptationSettings, Identification, Identification
 from neurodyn.identify.confidence.certainty import coordinate_parameters, hold_undetermined
 from neurodyn.identify.confidence.refits import read_refits
 from neurodyn.identify.fit.intervals import identifiability
+from neurodyn.identify.ladder.network_rung import joint_networks
 from neurodyn.identify.ladder.rungs import (
     DECLARED,
     IDENTIFIED,
     NETWORKS,
     held_out_errors,
     held_out_windows,
-    joint_networks,
 )
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_lag

@@ -61,7 +61,8 @@ def linearise(
     require_torques(spec, torque[:, None])
     now = present_state(context)
     if isinstance(dynamics, Compiled) and now.q.is_cpu and now.q.dtype == torch.float64:
-        after, rows = dynamics.differentiated_frame(now, torque, environment)
+        memory = getattr(dynamics.begin(context, environment), "memory", None)
+        after, rows = dynamics.differentiated_frame(now, torque, environment, memory)
         by_state, by_torque = rows(_seeds(spec, after.q))
     else:
         after, by_state, by_torque = _by_autograd(dynamics, context, torque, environment)

@@ -57,6 +57,7 @@ from neurodyn.identify.ladder.forecasts import beside_signals, forecasts_of, wri
 from neurodyn.identify.ladder.held_out import HeldOut, run_errors
 from neurodyn.identify.ladder.initial_states import Start, estimate_starts, frames_before, start_of
 from neurodyn.identify.ladder.network_choice import NETWORK, keep_better_network
+from neurodyn.identify.ladder.network_rung import with_networks
 from neurodyn.identify.ladder.references import TrainedReference, train_gru
 from neurodyn.identify.ladder.rungs import (
     DECLARED,
@@ -66,7 +67,6 @@ from neurodyn.identify.ladder.rungs import (
     NETWORKS_FROM,
     Ladder,
     beyond_noise,
-    with_networks,
 )
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.logs import check_log
@@ -527,16 +527,19 @@ class _Identification:
         ladder = Ladder(store, past, settings, fit.noise if self.start == "past" else None)
         remaining = ladder.unexplained(fit.dynamics, fit.noise)
         model = fit.model if fit.model.space is None else fit.model.trim(fit.searched.point.x[0])
+        with stage(0.5, 0.6, "reference"):
+            trained = self._references()
         if self.hybrid is not None:
             rungs[NETWORKS] = self.hybrid
-        elif settings.networks and beyond_noise(remaining, spec, fit.noise, FRAMES * spec.dt, settings.networks_from):
-            with stage(0.5, 0.65, "networks"):
+        elif settings.networks and (
+            beyond_noise(remaining, spec, fit.noise, FRAMES * spec.dt, settings.networks_from)
+            or ladder.loses(fit.dynamics, trained)
+        ):
+            with stage(0.6, 0.8, "networks"):
                 rungs[NETWORKS] = with_networks(
                     model, fit.dynamics, store, past, settings, threads=self.threads, out=self.out,
                     metrics=metrics,
                 )  # fmt: skip
-        with stage(0.65, 0.8, "reference"):
-            trained = self._references()
         with stage(0.8, 0.82, "held-out episodes"):
             climb = ladder.climb(rungs, trained)
         entries = climb.rungs

@@ -179,11 +179,11 @@ class IdentificationSettings(Config, frozen=True):
     network_seconds: float = 0.15
     """Length of their training windows [s]."""
     network_steps: int = 300
-    """Optimiser steps of their training."""
-    hidden: tuple[int, ...] = (16, 16)
-    """Widths of their hidden layers."""
-    memory: int = 2
-    """Size of their hidden state."""
+    """Optimiser steps of their training; of networks of limbs, half of those on linearised errors, which are fast."""
+    hidden: tuple[int, ...] | UnsetType = UNSET
+    """Widths of their hidden layers; unset for 16 and 16, or 32 for networks of limbs, of robots without contacts."""
+    memory: int | UnsetType = UNSET
+    """Size of their hidden state; unset for 2, or 16 for those of limbs."""
     ladder: bool = False
     """Whether each model is kept only if it is better than the one before on whole held-out episodes."""
     rollouts_each: int = 60

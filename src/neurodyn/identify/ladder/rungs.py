@@ -9,16 +9,14 @@ The last rung has networks for unmodelled effects on top of a fitted mechanism: 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from msgspec import UNSET
 from torch import Tensor
 
-from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.core.progress import present_work, tracked
+from neurodyn.core.progress import tracked
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
@@ -33,14 +31,8 @@ from neurodyn.identify.fit.readings import Noise
 from neurodyn.identify.ladder.initial_states import estimate_starts
 from neurodyn.identify.ladder.references import TrainedReference, baseline_errors
 from neurodyn.identify.ladder.sensed_errors import beside_readings
-from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import Reference, Rung, UnexplainedCoordinate
 from neurodyn.identify.settings import IdentificationSettings
-from neurodyn.identify.unknowns.quantities import effort, gyration
-from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkTrainingSettings, NetworkWindows
-from neurodyn.learn.loop import TrainingLoop
-from neurodyn.learn.metrics import MetricsLog
-from neurodyn.learn.plan import TrainingBudget
 
 DECLARED, IDENTIFIED, NETWORKS = "declared", "identified", "networks"
 FRAMES = 3
@@ -182,7 +174,7 @@ class Ladder:
         """
         store, spec, each = self.store, self.store.header.spec, self.settings.rollouts_each
         context = 0 if self.noise is None else self.settings.context
-        wished = max([self.past, context, *(one.context for one in beside)])
+        wished = max([context, *map(self._past_of, rungs.values()), *(one.context for one in beside)])
         past = reaching_past(store, self.past, wished, self.settings.seconds)
         windows, frames = held_out_windows(store, Split.VALIDATION, past, self.settings.seconds, each)
         seconds = tuple(frame * spec.dt for frame in frames)
@@ -223,18 +215,32 @@ class Ladder:
         ]  # fmt: skip
         return Climb(entries, references, seconds, frames, errors, shown, windows)
 
+    def loses(self, dynamics: HybridDynamics, beside: Sequence[TrainedReference]) -> bool:
+        """Return whether one of the models beside the ladder predicts validation episodes better than a model."""
+        if not beside:
+            return False
+        store, seconds = self.store, self.settings.seconds
+        wished = max([self._past_of(dynamics), *(one.context for one in beside)])
+        past = reaching_past(store, self.past, wished, seconds)
+        windows, frames = held_out_windows(store, Split.VALIDATION, past, seconds, self.settings.rollouts_each)
+        own = self._errors(dynamics, windows)
+        return any(judge(own, one.errors(store, windows), frames, blocks_of(windows)).kept for one in beside)
+
     @torch.no_grad()
     def _errors(self, dynamics: HybridDynamics, windows: Windows) -> RolloutErrors:
         """Return the errors of a model along windows, from logged or estimated initial states."""
-        settled, known = settling(windows, self.past), windows.past
+        own, known = self._past_of(dynamics), windows.past
+        settled = settling(windows, own)
         if self.noise is None or known is None:
             return held_out_errors(dynamics, self.store, settled)
         context, where = min(self.settings.context, known.frames), environments_of(self.store, dynamics)
-        begun = estimate_starts(
-            dynamics, windows, context, "past", self.noise, where, history=min(self.past, known.frames)
-        )
+        begun = estimate_starts(dynamics, windows, context, "past", self.noise, where, history=min(own, known.frames))
         begun = replace(begun, past=settled.past)
         return RolloutErrors(dynamics.spec, settle_and_roll_out(dynamics, self.store, begun), truth_of(windows))
+
+    def _past_of(self, dynamics: HybridDynamics) -> int:
+        """Return the frames before a window in which the motors and networks of a model settle."""
+        return max(self.past, dynamics.config.context)
 
     @property
     def split(self) -> Split:
@@ -245,7 +251,8 @@ class Ladder:
     def rest(self, dynamics: HybridDynamics) -> tuple[Windows, Tensor]:
         """Return validation windows of a few frames, and the errors of positions at their end, shape [W, nv]."""
         spec, each = self.store.header.spec, 4 * self.settings.rollouts_each
-        windows, _ = held_out_windows(self.store, Split.VALIDATION, self.past, (FRAMES * spec.dt,), each)
+        past = reaching_past(self.store, self.past, self._past_of(dynamics), (FRAMES * spec.dt,))
+        windows, _ = held_out_windows(self.store, Split.VALIDATION, past, (FRAMES * spec.dt,), each)
         return windows, held_out_errors(dynamics, self.store, windows).tangents[:, -1]
 
     def unexplained(self, dynamics: HybridDynamics, noise: Noise) -> list[UnexplainedCoordinate]:
@@ -351,105 +358,3 @@ def _rms(errors: Tensor) -> float:
 
 NETWORKS_FROM = 100_000
 """Step number at which networks start in the metrics."""
-_SIZE = 0.05
-"""Scale of a network's torque, as a share of the joint's largest."""
-
-
-def joint_networks(model: FitModel, windows: Windows, settings: IdentificationSettings) -> Blueprint:
-    """Return a network on the torque of each scalar joint, with the joint's motion, command and past as inputs."""
-    spec, networks = model.robot.spec, []
-    for index, link in enumerate(model.mechanism.links):
-        joint = link.joint
-        if joint.name not in spec.q_names:  # a base, or a spring absent from logs
-            continue
-        name, row, dof = joint.name, spec.q_names.index(joint.name), spec.qd_names.index(joint.name)
-        inputs = {f"qd.{name}": windows.qd[..., dof]}
-        if spec.continuous[row]:
-            inputs |= {f"sin(q.{name})": torch.ones(1), f"cos(q.{name})": torch.ones(1)}
-        else:
-            inputs |= {f"q.{name}": windows.q[..., row]}
-        if name in spec.controls:
-            inputs |= {f"control.{name}": windows.control[..., spec.controls.index(name)]}
-        scales = tuple(max(float(value.square().mean().sqrt()), 1e-6) for value in inputs.values())
-        size = _SIZE * effort(model.robot, model.mechanism, index)
-        networks.append(
-            Augmentation(
-                (f"torque.{name}",), tuple(inputs), hidden=settings.hidden, input_scale=scales, output_scale=(size,),
-                memory=settings.memory,
-            )
-        )  # fmt: skip
-    return Blueprint(tuple(networks) or body_network(model, windows, settings))
-
-
-def body_network(model: FitModel, windows: Windows, settings: IdentificationSettings) -> tuple[Augmentation, ...]:
-    """Return a network on the wrench of a free body without joints, with its motion, commands and past as inputs."""
-    spec, body = model.robot.spec, model.mechanism.links[0]
-    name, place = body.joint.name, spec.places[0]
-    speeds = [windows.qd[..., place.qd][..., part].square().mean().sqrt() for part in (slice(0, 3), slice(3, 6))]
-    inputs = {
-        f"{what}.{name}.{axis}": s for what, s in zip(("velocity", "spin"), speeds, strict=True) for axis in "xyz"
-    }
-    for k, control in enumerate(spec.controls):
-        inputs[f"control.{control}"] = windows.control[..., k].square().mean().sqrt()
-    force = _SIZE * 9.81 * body.mass
-    wrench = {f"wrench.{name}.moment.{axis}": force * gyration(body) for axis in "xyz"}
-    wrench |= {f"wrench.{name}.force.{axis}": force for axis in "xyz"}
-    return (
-        Augmentation(
-            tuple(wrench), tuple(inputs), hidden=settings.hidden, memory=settings.memory,
-            input_scale=tuple(max(float(s), 1e-6) for s in inputs.values()), output_scale=tuple(wrench.values()),
-        ),
-    )  # fmt: skip
-
-
-def with_networks(
-    model: FitModel, plain: HybridDynamics, store: Store, past: int, settings: IdentificationSettings, *, threads: int,
-    out: Path, metrics: MetricsLog,
-) -> HybridDynamics:  # fmt: skip
-    """Train networks on top of fixed fitted values, and return the model with the lowest error on validation episodes.
-
-    Args:
-        model: The fitted structure.
-        plain: Its dynamics, at the fitted values.
-        store: The log.
-        past: Frames in which motors and networks settle.
-        settings: Settings.
-        threads: CPU threads.
-        out: Run directory, for checkpoints.
-        metrics: The metrics of the run.
-    """
-    longest = min(int(store.lengths[episodes_of(store, s)].max()) for s in (Split.TRAIN, Split.VALIDATION)) - past
-    frames = min(max(3, round(settings.network_seconds / model.robot.spec.dt)), longest)
-    train = select_windows(store, Split.TRAIN, past + frames, most=4000, seed=settings.seed).after(past)
-    held_out = select_windows(store, Split.VALIDATION, past + frames, most=300, seed=settings.seed).after(past)
-    dynamics = model.dynamics(
-        store, threads, blueprint=joint_networks(model, train, settings), context=past, seed=settings.seed,
-        device=plain.compute_device,
-    )  # fmt: skip
-    with torch.no_grad():
-        names = [one.name for one in plain.physical.specs]
-        kept = [names.index(one.name) for one in dynamics.physical.specs]
-        dynamics.physical.set_values(plain.physical()[kept])
-    scale = residual_scale(dynamics, store, held_out)
-    windows = NetworkWindows(train, held_out, scale, environments_of(store, dynamics))
-    training = NetworkTrainingSettings(
-        parameter_rate=0.0, batch=64, validations=12, patience=5, steps=settings.network_steps
-    )
-    learner = NetworkLearner(dynamics, windows, training, seed=settings.seed, save=lambda _: None)
-    loop = TrainingLoop(
-        learner, TrainingBudget(training.steps), out, name=NETWORK_STATE, validations=training.validations,
-        patience=training.patience, callbacks=(), progress=present_work(),
-    )  # fmt: skip
-    loop.run(metrics.after(NETWORKS_FROM))
-    return dynamics
-
-
-def residual_scale(dynamics: HybridDynamics, store: Store, windows: Windows) -> Tensor:
-    """Return the median error of each position and velocity, shape [2 nv]."""
-    errors = held_out_errors(dynamics, store, windows)
-    sizes = torch.cat([errors.tangents, errors.velocities], -1).abs().flatten(0, 1)
-    scale = sizes.median(0).values.clamp_min(1e-6)
-    if store.header.base != "measured":  # its estimate is nothing to learn from
-        nv = dynamics.spec.nv
-        scale[: dynamics.spec.joints[0].nv] = scale[nv : nv + dynamics.spec.joints[0].nv] = torch.inf
-    return scale

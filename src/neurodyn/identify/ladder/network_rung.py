@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last rung of the ladder: networks for unmodelled effects on top of a fitted mechanism.
+
+Without contacts there is one network with memory a limb, on the torques of its joints, trained on linearised errors
+along the log (`linearised_errors`) and finished on roll-outs. With contacts there is a small one a joint, trained on
+roll-outs alone.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import torch
+from msgspec import UNSET
+from torch import Tensor
+
+from neurodyn.core.description.blueprint import Augmentation, Blueprint
+from neurodyn.core.progress import present_work
+from neurodyn.data.header import Split
+from neurodyn.data.split import episodes_of
+from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows, select_windows
+from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.ladder.linearised_errors import LinearisedLearner, can_be_linearised, linearise_along
+from neurodyn.identify.ladder.references import WARMUP
+from neurodyn.identify.ladder.rungs import NETWORKS_FROM, environments_of, held_out_errors
+from neurodyn.identify.ladder.structures import FitModel
+from neurodyn.identify.settings import IdentificationSettings
+from neurodyn.identify.unknowns.quantities import effort, gyration
+from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkTrainingSettings, NetworkWindows
+from neurodyn.learn.loop import TrainingLoop
+from neurodyn.learn.metrics import MetricsLog
+from neurodyn.learn.plan import TrainingBudget
+
+_SIZE = 0.05
+"""Scale of a network's torque, as a share of the joint's largest."""
+_SMALL, _LARGE = ((16, 16), 2), ((32,), 16)
+"""Widths of hidden layers and size of the memory of a joint's network, and of a limb's."""
+_FORECAST = 32
+"""Frames of the windows of linearised errors."""
+_LINEARISED, _WINDOWS = 8000, 1000
+"""Most frames that are linearised, and most windows among them."""
+_STEPS, _FINISHING = 2, 6
+"""Steps on linearised errors for each of `network_steps`, and the part of these for roll-outs after that."""
+_RATE, _FINE_RATE, _VALIDATIONS = 1e-2, 1e-3, 4
+_SPEED_WEIGHT = 0.2
+"""Weight of velocities beside positions: within a frame a sensor's noise is most of what is left of them."""
+
+
+def joint_networks(model: FitModel, windows: Windows, settings: IdentificationSettings) -> Blueprint:
+    """Return networks on the torques of scalar joints, one each, with the joint's motion, command and past as inputs.
+
+    Without contacts they are one for each limb. A free body without joints has one on its wrench.
+    """
+    limbs = _limbs(model)
+    if not model.mechanism.points:
+        networks = [_torque_network(model, limb, windows, settings, _LARGE) for limb in limbs]
+    else:
+        networks = [_torque_network(model, [joint], windows, settings, _SMALL) for limb in limbs for joint in limb]
+    return Blueprint(tuple(networks) or body_network(model, windows, settings))
+
+
+def _limbs(model: FitModel) -> list[list[int]]:
+    """Return the links with logged scalar joints, by chain from the base."""
+    links, logged = model.mechanism.links, set(model.robot.spec.q_names)
+    limbs: dict[int, list[int]] = {}
+    for index, link in enumerate(links):
+        if link.joint.name not in logged:  # a base, or a spring absent from logs
+            continue
+        root = index
+        while (parent := links[root].joint.parent) >= 0 and links[parent].joint.name in logged:
+            root = parent
+        limbs.setdefault(root, []).append(index)
+    return list(limbs.values())
+
+
+def _torque_network(
+    model: FitModel, joints: Sequence[int], windows: Windows, settings: IdentificationSettings,
+    sizes: tuple[tuple[int, ...], int],
+) -> Augmentation:  # fmt: skip
+    """Return a network on the torques of some links' joints."""
+    spec, inputs = model.robot.spec, dict[str, Tensor]()
+    names = [model.mechanism.names[index] for index in joints]
+    for name in names:
+        row, dof = spec.q_names.index(name), spec.qd_names.index(name)
+        inputs |= {f"qd.{name}": windows.qd[..., dof]}
+        if spec.continuous[row]:
+            inputs |= {f"sin(q.{name})": torch.ones(1), f"cos(q.{name})": torch.ones(1)}
+        else:
+            inputs |= {f"q.{name}": windows.q[..., row]}
+        if name in spec.controls:
+            inputs |= {f"control.{name}": windows.control[..., spec.controls.index(name)]}
+    return Augmentation(
+        tuple(f"torque.{name}" for name in names), tuple(inputs),
+        hidden=sizes[0] if settings.hidden is UNSET else settings.hidden,
+        memory=sizes[1] if settings.memory is UNSET else settings.memory,
+        input_scale=tuple(max(float(value.square().mean().sqrt()), 1e-6) for value in inputs.values()),
+        output_scale=tuple(_SIZE * effort(model.robot, model.mechanism, index) for index in joints),
+    )  # fmt: skip
+
+
+def body_network(model: FitModel, windows: Windows, settings: IdentificationSettings) -> tuple[Augmentation, ...]:
+    """Return a network on the wrench of a free body without joints, with its motion, commands and past as inputs."""
+    spec, body = model.robot.spec, model.mechanism.links[0]
+    name, place = body.joint.name, spec.places[0]
+    speeds = [windows.qd[..., place.qd][..., part].square().mean().sqrt() for part in (slice(0, 3), slice(3, 6))]
+    inputs = {
+        f"{what}.{name}.{axis}": s for what, s in zip(("velocity", "spin"), speeds, strict=True) for axis in "xyz"
+    }
+    for k, control in enumerate(spec.controls):
+        inputs[f"control.{control}"] = windows.control[..., k].square().mean().sqrt()
+    force = _SIZE * 9.81 * body.mass
+    wrench = {f"wrench.{name}.moment.{axis}": force * gyration(body) for axis in "xyz"}
+    wrench |= {f"wrench.{name}.force.{axis}": force for axis in "xyz"}
+    return (
+        Augmentation(
+            tuple(wrench), tuple(inputs), hidden=_SMALL[0] if settings.hidden is UNSET else settings.hidden,
+            memory=_SMALL[1] if settings.memory is UNSET else settings.memory,
+            input_scale=tuple(max(float(s), 1e-6) for s in inputs.values()), output_scale=tuple(wrench.values()),
+        ),
+    )  # fmt: skip
+
+
+def with_networks(
+    model: FitModel, plain: HybridDynamics, store: Store, past: int, settings: IdentificationSettings, *, threads: int,
+    out: Path, metrics: MetricsLog,
+) -> HybridDynamics:  # fmt: skip
+    """Train networks on top of fixed fitted values, and return the model with the lowest error on validation episodes.
+
+    Args:
+        model: The fitted structure.
+        plain: Its dynamics, at the fitted values.
+        store: The log.
+        past: Frames in which motors settle.
+        settings: Settings.
+        threads: CPU threads.
+        out: Run directory, for checkpoints.
+        metrics: The metrics of the run.
+    """
+    room = min(int(store.lengths[episodes_of(store, s)].max()) for s in (Split.TRAIN, Split.VALIDATION)) - past
+    frames = min(max(3, round(settings.network_seconds / model.robot.spec.dt)), room)
+    sample = select_windows(store, Split.TRAIN, past + frames, most=4000, seed=settings.seed).after(past)
+    blueprint = joint_networks(model, sample, settings)
+    linear = can_be_linearised(plain, blueprint)
+    if linear:
+        frames = min(_FORECAST, room)
+    settling = min(WARMUP, room - frames) if linear else 0
+    dynamics = model.dynamics(
+        store, threads, blueprint=blueprint, context=past + settling, seed=settings.seed, device=plain.compute_device
+    )
+    with torch.no_grad():
+        names = [one.name for one in plain.physical.specs]
+        kept = [names.index(one.name) for one in dynamics.physical.specs]
+        dynamics.physical.set_values(plain.physical()[kept])
+    before = past + settling
+    recorded = int(store.lengths[episodes_of(store, Split.TRAIN)].sum())
+    most = 4000 if not linear else _WINDOWS if recorded <= _LINEARISED else _LINEARISED // (frames + settling)
+    whole = select_windows(store, Split.TRAIN, before + frames, most=most, seed=settings.seed)
+    held_out = select_windows(store, Split.VALIDATION, before + frames, most=300, seed=settings.seed).after(before)
+    scale = residual_scale(dynamics, store, held_out)
+    if linear:
+        scale[len(scale) // 2 :] /= _SPEED_WEIGHT
+    windows = NetworkWindows(whole.after(before), held_out, scale, environments_of(store, dynamics))
+    training = NetworkTrainingSettings(
+        parameter_rate=0.0, batch=64, validations=12, patience=5, steps=settings.network_steps
+    )
+
+    def train(learner: NetworkLearner, training: NetworkTrainingSettings, first: int) -> None:
+        TrainingLoop(
+            learner, TrainingBudget(training.steps), out, name=NETWORK_STATE, validations=training.validations,
+            patience=training.patience, callbacks=(), progress=present_work(),
+        ).run(metrics.after(first))  # fmt: skip
+
+    first = NETWORKS_FROM
+    if linear:
+        errors = linearise_along(plain, dynamics, whole, past, settling, windows.environments)
+        change = partial(msgspec.structs.replace, training, validations=_VALIDATIONS, patience=_VALIDATIONS)
+        coarse, training = (
+            change(steps=_STEPS * training.steps, rate=_RATE),
+            change(steps=max(1, training.steps // _FINISHING), rate=_FINE_RATE),
+        )
+        train(LinearisedLearner(dynamics, windows, coarse, errors, seed=settings.seed), coarse, first)
+        first += coarse.steps
+    train(NetworkLearner(dynamics, windows, training, seed=settings.seed, save=lambda _: None), training, first)
+    return dynamics
+
+
+def residual_scale(dynamics: HybridDynamics, store: Store, windows: Windows) -> Tensor:
+    """Return the median error of each position and velocity, shape [2 nv]."""
+    errors = held_out_errors(dynamics, store, windows)
+    sizes = torch.cat([errors.tangents, errors.velocities], -1).abs().flatten(0, 1)
+    scale = sizes.median(0).values.clamp_min(1e-6)
+    if store.header.base != "measured":  # its estimate is nothing to learn from
+        nv = dynamics.spec.nv
+        scale[: dynamics.spec.joints[0].nv] = scale[nv : nv + dynamics.spec.joints[0].nv] = torch.inf
+    return scale
