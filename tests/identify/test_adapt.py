@@ -82,7 +82,7 @@ def test_rungs_are_judged_on_the_log(run: tuple[Path, Identification]):
     assert rungs[DECLARED].kept
     assert rungs[IDENTIFIED].kept
     assert found.figures.chosen in (IDENTIFIED, NETWORKS)
-    assert not rungs[NETWORKS].kept or rungs[NETWORKS].share > 0.95  # next to nothing is left for networks
+    assert rungs[NETWORKS].share > 0.5  # little is left for networks: the fit of this test is short
     assert found.figures.verdict == "ok"
     group = "joints [rad or m]"
     assert rungs[IDENTIFIED].errors[group][0] < 0.3 * rungs[DECLARED].errors[group][0]
