@@ -69,10 +69,7 @@ def reproduce(request: ReproduceRequest, *, json: JsonFile = None) -> None:
     from neurodyn.learn.reproduction import reproduce as train_again
 
     require_writable(json, text=True)
-    if read_manifest(run_folder(request.run)).training.startswith("policy"):
-        from neurodyn.policy.learners.algorithms import require_learner
-
-        require_learner()
+    _import_training(read_manifest(run_folder(request.run)).training)
     with ProgressBar(f"reproducing {request.run}") as bar:
         result = train_again(with_changes(request, progress=bar))
     write_figures(json, result.plain())
@@ -84,6 +81,20 @@ def reproduce(request: ReproduceRequest, *, json: JsonFile = None) -> None:
     print(f"run: {request.out}")
     require_usable(result.verdict, Path(request.out))
     print(f"verdict: {result.verdict}")
+
+
+def _import_training(name: str) -> None:
+    """Import the modules that register a training, so that it can be repeated."""
+    if name.startswith("policy"):
+        from neurodyn.policy.learners.algorithms import require_learner
+
+        require_learner()
+        import neurodyn.policy.learners.training
+        import neurodyn.policy.online_learning.loop
+    elif name not in ("train", "finetune"):
+        import neurodyn.identify.conditions
+        import neurodyn.identify.discovery.run
+        import neurodyn.identify.run  # noqa: F401
 
 
 def sweep(

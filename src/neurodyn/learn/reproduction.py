@@ -6,7 +6,6 @@ Files named by a run are read and compared, never executed: a user's task runs o
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +80,6 @@ class TrainingAgain:
 
 REPETITIONS: Registry[Callable[[TrainingAgain], None]] = Registry("training that can be reproduced")
 """Functions that repeat a training, by the command in its manifest; each registers with the import of its module."""
-
-_MODULES = {
-    "adapt": "neurodyn.identify.run", "identify": "neurodyn.identify.run",
-    "adapt conditions": "neurodyn.identify.conditions", "discover": "neurodyn.identify.discovery.run",
-    "policy train": "neurodyn.policy.learners.training", "policy online": "neurodyn.policy.online_learning.loop",
-}  # fmt: skip
-"""Modules of rooms above that register a training, imported when one of theirs is repeated."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +165,6 @@ def _prepare(run: Path, request: ReproduceRequest) -> tuple[TrainingAgain, Manif
     record: RunRecord[Any] = read_config(run / "config.yaml", RunRecord[dict[str, Any]])  # pyright: ignore
     if manifest.training != verb_of(record):
         raise InputError(f"{run}: its manifest is of `{manifest.training}`, and its config.yaml of `{verb_of(record)}`")
-    if manifest.training in _MODULES:
-        import_module(_MODULES[manifest.training])
     REPETITIONS.require(manifest.training)
     if manifest.ranks > 1:
         raise InputError(
