@@ -14,7 +14,6 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.registry import Registry
 
 if TYPE_CHECKING:
-    from neurodyn.dynamics.artifact import Artifact
     from neurodyn.dynamics.interface import Dynamics
     from neurodyn.robots import Robot
 
@@ -34,13 +33,13 @@ class Kind:
     Attributes:
         name: Its name in config.json and in `--kind`.
         title: Its name in words, for messages and pages.
-        artifact: Returns how its models are written and read; None if it has no files.
+        artifact: Returns its `Artifact`: how its models are written and read; None if it has no files.
         simulate: Makes dynamics of a declared robot; None if its models come from a run.
     """
 
     name: str
     title: str
-    artifact: "Callable[[], Artifact[Any, Any, Any]] | None" = None
+    artifact: Callable[[], Any] | None = None
     simulate: Simulate | None = None
 
 
