@@ -5,14 +5,14 @@ As a `FixedFrame` it is one recorded kernel launch. Differentiated by state and 
 and weights once.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.dynamics.batch import Environment, State
-from neurodyn.dynamics.capture import FixedFrame
+from neurodyn.dynamics.capture import FixedFrame, KeptFrames, wants_torch
 from neurodyn.dynamics.hybrid.parameters import Parameters
 from neurodyn.geometry.launching import Chain
 from neurodyn.multibody.engine import Engine, EngineConfig
@@ -26,6 +26,13 @@ class FrameSource(Protocol):
 
     config: EngineConfig
     physical: Parameters
+    compute_device: str | None
+
+    @property
+    def _parameters(self) -> Any: ...
+
+    @property
+    def threads(self) -> int: ...
 
     @property
     def weights(self) -> Tensor: ...
@@ -132,6 +139,47 @@ class HybridFixedFrame:
             parameters.to(self._like).contiguous().clone(),
             weights.to(self._like).contiguous().clone(),
         )
+
+
+_MOST_WORLDS = 64
+"""Maximum number of worlds for which fixed buffers are preferred to several threads or another device."""
+
+
+class BufferedFrames:
+    """Frames of one model between fixed buffers, without gradients, on a CPU."""
+
+    def __init__(self) -> None:
+        self._kept = KeptFrames()
+
+    def after(self, dynamics: FrameSource, environment: Environment, state: State, torque: Tensor) -> State | None:
+        """Return the states one frame later; None if fixed buffers cannot be used or are not worthwhile.
+
+        Torques [N m or N] have shape [worlds, nu]; the environment is resolved.
+        """
+        q, qd, worlds = state.q, state.qd, len(state.q)
+        if dynamics.memory or not worlds or not q.is_cpu:
+            return None
+        if worlds > _MOST_WORLDS and (dynamics.threads > 1 or dynamics.compute_device is not None):
+            return None
+        if wants_torch((q, qd, torque), [dynamics._parameters, dynamics.physical._parameters]):
+            return None
+        if qd.dtype != q.dtype or torque.dtype != q.dtype:
+            return None
+        key = (q.shape, qd.shape, torque.shape, q.dtype, id(environment))
+        # The entry keeps the environment alive, so that its id is not reused.
+        frame, _ = self._kept.get(key, lambda: (_fixed_frame(dynamics, environment, state, torque), environment))
+        return None if frame is None else frame.after(state, torque)
+
+
+def _fixed_frame(
+    dynamics: FrameSource, environment: Environment, state: State, torque: Tensor
+) -> HybridFixedFrame | None:
+    spec, worlds = dynamics.spec, len(state.q)
+    shapes = [(worlds, spec.nq), (worlds, spec.nv), (worlds, spec.nu)]
+    if [tuple(tensor.shape) for tensor in (state.q, state.qd, torque)] != shapes:
+        return None
+    frame = dynamics.fixed_frame(worlds, environment, state.q)
+    return frame if isinstance(frame, HybridFixedFrame) else None
 
 
 class TrackedFrames:

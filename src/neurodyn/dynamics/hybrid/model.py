@@ -24,19 +24,16 @@ from neurodyn.core.errors import InputError, nearest
 from neurodyn.core.workers import available_cores
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
-from neurodyn.dynamics.capture import FixedFrame, KeptFrames, wants_torch
+from neurodyn.dynamics.capture import FixedFrame
 from neurodyn.dynamics.control import frame_command, one_after_another, require_torques
-from neurodyn.dynamics.hybrid.fixed import HybridFixedFrame, TrackedFrames
+from neurodyn.dynamics.hybrid.fixed import BufferedFrames, HybridFixedFrame, TrackedFrames
 from neurodyn.dynamics.hybrid.parameters import Parameters, first_weights
 from neurodyn.dynamics.interface import renewed_memory
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Commands, WorldMask, index
 from neurodyn.multibody.contacts.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
 from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, nominal, shared_engine, takes_prisms
-from neurodyn.multibody.trace.program import Rows, chain
-
-FIXED_WORLDS = 64
-"""Maximum number of worlds for which fixed buffers are preferred to several threads or another device."""
+from neurodyn.multibody.trace.program import Rows, chain, without_memory
 
 
 @dataclass(frozen=True)
@@ -125,7 +122,7 @@ class HybridDynamics(LearnedDynamics):
         home = torch.tensor(mechanism.gravity, dtype=torch.float64)
         ground = Ground(scene) if scene is not None and self._has_ground_contact else None
         self._home = Environment(gravity=home, ground=ground)
-        self._fixed_frames, self._tracked_frames = KeptFrames(), TrackedFrames()
+        self._buffered_frames, self._tracked_frames = BufferedFrames(), TrackedFrames()
         self.memory = 2 * self._hidden + self._engine("plane").memory  # tracing now reports wrong names early
         com = torch.tensor(mechanism.links[0].com if mechanism.links else (0.0, 0.0, 0.0), dtype=torch.float64)
         self.register_buffer("_base_com", com, persistent=False)
@@ -201,10 +198,9 @@ class HybridDynamics(LearnedDynamics):
     def step(self, carry: HybridCarry, state: State, control: Control) -> tuple[HybridCarry, Step]:
         """Predict one frame; on the CPU, on planes and without gradients through fixed buffers."""
         torque = frame_command(self.spec, state, control)
-        frame = None if self.memory else self._frame_between_buffers(carry.environment, state, torque)
-        if frame is not None:
-            return carry, Step.unchecked(state=frame.after(state, torque))
-        after = self._tracked_frames.after(self, carry.environment, state, torque)
+        after = self._buffered_frames.after(self, carry.environment, state, torque)
+        if after is None:
+            after = self._tracked_frames.after(self, carry.environment, state, torque)
         if after is not None:
             return carry, Step.unchecked(state=after)
         path, memory = self._run(carry.environment, state, torque[:, None], memory=carry.memory)
@@ -216,29 +212,6 @@ class HybridDynamics(LearnedDynamics):
     def parallel(self, environment: Environment) -> bool:
         """Return whether threads may run `simulate` in parallel in a resolved environment: CPU, plane or free space."""
         return (self.compute_device or "cpu") == "cpu" and self._mode(environment) == "plane"
-
-    def _frame_between_buffers(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
-        """Return the frame with fixed buffers for a step; None if it cannot be used or is not worthwhile."""
-        q, qd, worlds = state.q, state.qd, len(state.q)
-        if not worlds or not q.is_cpu:
-            return None
-        if worlds > FIXED_WORLDS and (self._threads > 1 or self.compute_device is not None):
-            return None
-        if wants_torch((q, qd, torque), [self._parameters, self.physical._parameters]):
-            return None
-        if qd.dtype != q.dtype or torque.dtype != q.dtype:
-            return None
-        key = (q.shape, qd.shape, torque.shape, q.dtype, id(environment))
-        # The entry keeps the environment alive, so that its id is not reused.
-        return self._fixed_frames.get(key, lambda: (self._make_frame(environment, state, torque), environment))[0]
-
-    def _make_frame(self, environment: Environment, state: State, torque: Tensor) -> HybridFixedFrame | None:
-        spec, worlds = self.spec, len(state.q)
-        shapes = [(worlds, spec.nq), (worlds, spec.nv), (worlds, spec.nu)]
-        if [tuple(tensor.shape) for tensor in (state.q, state.qd, torque)] != shapes:
-            return None
-        frame = self.fixed_frame(worlds, environment, state.q)
-        return frame if isinstance(frame, HybridFixedFrame) else None
 
     def change_environment(self, carry: HybridCarry, environment: Environment) -> HybridCarry:
         """Return the carry in another environment; see `Dynamics.change_environment`."""
@@ -554,7 +527,7 @@ class HybridDynamics(LearnedDynamics):
             state, kept = State(after[:, :nq], after[:, nq : nq + nv]), [after[:, nq + nv :]] if kept else []
             parts.append(rows)
         rows = parts[0] if len(parts) == 1 else chain(parts)
-        return state, rows if memory is None else _without_memory(rows, self.memory)
+        return state, rows if memory is None else without_memory(rows, self.memory)
 
     def _engine_on(
         self, environment: Environment, state: State, frames: int, parameters: Tensor
@@ -611,16 +584,6 @@ class HybridDynamics(LearnedDynamics):
             config = msgspec.structs.replace(self.config, ground=mode)
             self._engines[mode] = shared_engine(self.mechanism, self._full_spec, config, self._threads)
         return self._engines[mode]
-
-
-def _without_memory(rows: Rows, memory: int) -> Rows:
-    """Return the vector-Jacobian product of positions and velocities alone."""
-
-    def product(seeds: Tensor) -> tuple[Tensor, Tensor]:
-        state, control = rows(torch.nn.functional.pad(seeds, (0, memory)))
-        return state[..., : state.shape[-1] - memory], control
-
-    return product
 
 
 def _unpickle(kind: type[HybridDynamics], attributes: dict[str, Any]) -> HybridDynamics:

@@ -96,6 +96,16 @@ def chain(parts: Sequence[Rows]) -> Rows:
     return rows
 
 
+def without_memory(rows: Rows, memory: int) -> Rows:
+    """Return the vector-Jacobian product of the states without the memory at their end."""
+
+    def product(seeds: Tensor) -> tuple[Tensor, Tensor]:
+        state, control = rows(torch.nn.functional.pad(seeds, (0, memory)))
+        return state[..., : state.shape[-1] - memory], control
+
+    return product
+
+
 class ProgramRun:
     """The inputs of a roll-out except its initial states; see `TracedProgram.rollout`."""
 
