@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.data.split import failing_episodes
 from neurodyn.data.store import Store
-from neurodyn.data.windows import failing_episodes, windows_along, windows_at
+from neurodyn.data.windows import windows_along, windows_at
 from tests import worlds
 
 

@@ -326,11 +326,6 @@ def windows_along(
         yield windows_at(store, episodes[places], some - (ends - counts)[places], context + frames)
 
 
-def failing_episodes(store: Store, episodes: np.ndarray, least: int) -> np.ndarray:
-    """Return which of the episodes ended in failure after at least `least` frames."""
-    return episodes[(store.status[episodes] == Status.TERMINATED) & (store.lengths[episodes] >= least)]
-
-
 def _overlapping(frames: Tensor, length: int) -> Tensor:
     """Return the overlapping windows of all rows as a view, shape [N - L, (L + 1) * width]."""
     rows, width = frames.shape

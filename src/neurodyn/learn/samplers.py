@@ -11,9 +11,9 @@ from torch import Tensor
 from neurodyn.core.seeds import derive_seed, generator
 from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
-from neurodyn.data.split import episodes_of
+from neurodyn.data.split import episodes_of, failing_episodes
 from neurodyn.data.store import IN_MEMORY, Store
-from neurodyn.data.windows import WindowIndex, Windows, concatenate, failing_episodes, windows_at
+from neurodyn.data.windows import WindowIndex, Windows, concatenate, windows_at
 
 
 class MemberSampler:
