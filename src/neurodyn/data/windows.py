@@ -339,8 +339,7 @@ Places = tuple[np.ndarray, np.ndarray]
 class _WindowSource:
     """Makes windows of L = `length` frames, on `device`, of rows of a store and of what it knows by episode.
 
-    Attributes:
-        failed: Whether each episode ended in failure, shape [E]; None if none did.
+    `failed`: whether each episode ended in failure, shape [E]; None if none did.
     """
 
     def __init__(self, store: Store, length: int, device: str | torch.device = "cpu") -> None:
