@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.dynamics.batch import State
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder.structures import FitModel, bending, structures, with_springs
 from neurodyn.identify.motors import with_lag
@@ -58,3 +59,16 @@ def test_motors_store_no_more_commands_than_the_delay_needs(ant: FitModel):
     trimmed = model.trim(torch.tensor([delay.of(0.004)], dtype=torch.float64))
     for drive in trimmed.mechanism.drives.values():
         assert drive.longest_delay == pytest.approx(0.004)
+
+
+def test_the_declared_robot_acts_on_commands_at_once():
+    settings, start = AdaptationSettings(), State(q=torch.zeros(1, 2).double(), qd=torch.zeros(1, 2).double())
+    control = 300.0 * torch.randn(1, 20, 1, generator=torch.Generator().manual_seed(0)).double()
+    plain = FitModel.declared(load("cartpole"), "cartpole", settings)
+    roomy = FitModel.declared(with_lag(load("cartpole")), "cartpole", settings).in_prior_deviations(settings)
+    declared, delayed, undelayed = (
+        one.dynamics(None, 1).rollout(start, control).q[:, -1].detach() for one in (plain, roomy, roomy.undelayed)
+    )
+    assert undelayed == pytest.approx(declared, abs=1e-6)
+    assert float((delayed - declared).abs().max()) > 1e-3  # commands that change at a frame act half a step later
+    assert "actuator.slider.gain" in [one.name for one in roomy.undelayed.free]

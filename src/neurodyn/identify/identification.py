@@ -523,7 +523,8 @@ class _Identification:
         past = (
             past_frames(fit.dynamics, settings, store) if settings.stages else self.history * bool(fit.dynamics.memory)
         )
-        rungs: dict[str, HybridDynamics] = {DECLARED: self.dynamics(), IDENTIFIED: fit.dynamics}
+        declared = self.model.undelayed.dynamics(store, self.threads, device=self.problem.device)
+        rungs: dict[str, HybridDynamics] = {DECLARED: declared, IDENTIFIED: fit.dynamics}
         ladder = Ladder(store, past, settings, fit.noise if self.start == "past" else None)
         remaining = ladder.unexplained(fit.dynamics, fit.noise)
         model = fit.model if fit.model.space is None else fit.model.trim(fit.searched.point.x[0])
@@ -566,7 +567,8 @@ class _Identification:
                     spread=None if fit.logs is None else fit.logs.spread(),
                 )  # fmt: skip
                 every, acting = fit.searched.residuals.space.quantities, fit.searched.residuals.space.acting
-                artifacts.write_tensors(self.out / POSTERIOR, {name: sample[name] for name in acting})
+                held = {one.name for one in dynamics.physical.specs}  # the declared model may hold no delay
+                artifacts.write_tensors(self.out / POSTERIOR, {name: sample[name] for name in acting if name in held})
                 if settings.refits and chosen != DECLARED:
                     residuals, point = fit.searched.residuals, fit.searched.point
                     normal, gradient = residuals.chord(point.pick(torch.tensor([0])))

@@ -45,7 +45,8 @@ from neurodyn.identify.motion.roles import Pose, Role
 from neurodyn.identify.motion.waves import moves, sines
 from neurodyn.identify.result import CONFIDENCE, NextMotion
 from neurodyn.identify.stages.growing_windows import Fitting
-from neurodyn.identify.unknowns.search_space import Coordinate
+from neurodyn.identify.unknowns.quantities import LIMITS
+from neurodyn.identify.unknowns.search_space import Coordinate, PartOfSpace
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots.plausible import declared_bounds
 from neurodyn.sim.mujoco.clearance import RobotClearance
@@ -79,6 +80,8 @@ _NAMED, _EXPLAINED = 6, 3
 """Most quantities that a motion is said to narrow, and that it is said why none does."""
 _WORTH = 0.97
 """Width, relative to the present one, that is not worth a word."""
+_REDRAWS = 2
+"""Times that the best candidate is changed, each in several ways."""
 _REDRAWN = 0.7
 """Share of the joints that keep their motion when the best candidate is changed."""
 _POSES = 30
@@ -150,18 +153,23 @@ class _MotionSearch:
         self.pose = self._pose()
         self.clearance, self.unchecked = self._clearance()
         self.widths = ExpectedWidths(analysis, fitting.shares_with, fitting.space.unseen(x))
+        stops = torch.tensor([name.endswith(LIMITS) for name in fitting.space.names])  # no safe motion reaches them
+        self._learned = torch.nonzero(~stops & ~analysis.bound)[:, 0]
 
     def run(self, out: Path) -> NextMotion:
         """Search parts for the widest interval that they halve, and write those that are safe in the posterior."""
-        pool = [found for _ in range(self.settings.proposals) if (found := self._safe(self._waves())) is not None]
+        pool = self._safe([self._waves() for _ in range(self.settings.proposals)])
         if not pool:
             return self._nothing()
         choice = self._choose(pool)
-        for _ in range(self.settings.proposals // 2):  # redraw some joints of the best
-            best, waves = pool[choice.order[0]], self._waves()
-            kept = torch.from_numpy(self.rng.random(waves.shape[1]) < _REDRAWN)
-            if (found := self._safe(torch.where(kept, best.waves, waves))) is not None:
-                pool.append(found)
+        for _ in range(_REDRAWS):
+            best, redrawn = pool[choice.order[0]], list[Tensor]()
+            for _ in range(max(1, self.settings.proposals // 2 // _REDRAWS)):  # some joints of the best
+                waves = self._waves()
+                kept = torch.from_numpy(self.rng.random(waves.shape[1]) < _REDRAWN)
+                redrawn.append(torch.where(kept, best.waves, waves))
+            if found := self._safe(redrawn):
+                pool += found
                 choice = self.widths.parts(choice.target, [one.gained for one in pool], self._seconds, self._most)
         safe = [False] * len(pool)
         while pool:
@@ -169,7 +177,7 @@ class _MotionSearch:
             new = next((k for k in choice.order if not safe[k]), None)
             if new is None:
                 return self._write(pool, choice, out)
-            sampled = self._safe(pool[new].waves, pool[new].share, sampled=True)
+            sampled = self._safe_in_posterior(pool[new])
             if sampled is None:
                 del pool[new], safe[new]
             else:
@@ -314,9 +322,13 @@ class _MotionSearch:
     # Whether it is safe.
 
     def _play(self, commands: Tensor, values: Tensor) -> tuple[Trajectory, Tensor]:
-        """Return the motion under commands for each row of values, after settling at rest, and the commands then."""
+        """Return the motion under commands for each row of values, after settling at rest, and the commands then.
+
+        Commands have shape [T, nu], or [worlds, T, nu] with other ones for each row.
+        """
         worlds, settle = len(values), round(_SETTLE / self.dt)
-        held = torch.cat([self.pose.command.expand(settle, -1), commands]).expand(worlds, -1, -1)
+        rest = self.pose.command.expand(worlds, settle, -1)
+        held = torch.cat([rest, commands.expand(worlds, *commands.shape[-2:])], 1)
         past = max(1, self.fitting.past)
         q = self.pose.q.expand(worlds, past + 1, -1)
         qd = torch.zeros(worlds, past + 1, self.spec.nv, dtype=torch.float64)
@@ -417,32 +429,64 @@ class _MotionSearch:
         touching = self.clearance.first_contact(path.q[:, ::every])
         return "" if touching is None else f"{touching[0]} touches {touching[1]}"
 
-    def _safe(self, waves: Tensor, share: Tensor | None = None, *, sampled: bool = False) -> MotionCandidate | None:
-        """Return a motion made so small that it is safe, with `sampled` also in the posterior; None if it never is."""
-        values = torch.cat([self.fitted, self.samples]) if sampled else self.fitted
-        share = torch.ones(waves.shape[1], dtype=torch.float64) if share is None else share
-        fault = ""
+    def _safe(self, waves: Sequence[Tensor]) -> list[MotionCandidate]:
+        """Return those of some motions that are safe in the fitted model, each made as small as that takes."""
+        every, values = torch.stack(list(waves)), self.fitted
+        share = torch.ones(len(every), every.shape[-1], dtype=torch.float64)
+        waiting, safe, faults = list(range(len(every))), dict[int, MotionCandidate](), dict[int, str]()
+        for _ in range(_TRIES):  # all that wait move side by side, which costs little more than one
+            waiting = [k for k in waiting if k not in safe and float(share[k].max()) >= _LEAST_SHARE]
+            if not waiting:
+                break
+            motions = self._motions(share[waiting][:, None] * every[waiting], values)
+            for k, known in zip(waiting, motions, strict=True):
+                checked = self._checked(every[k], share[k], known, values, _CHECKED, _WINDOWS)
+                if isinstance(checked, MotionCandidate):
+                    safe[k] = checked
+                else:
+                    faults[k], share[k] = checked[0], share[k] * checked[1]
+        self.failed.update(fault for k, fault in faults.items() if k not in safe)
+        return [safe[k] for k in sorted(safe)]
+
+    def _safe_in_posterior(self, motion: MotionCandidate) -> MotionCandidate | None:
+        """Return a motion made so small that it is safe in samples of the posterior, too; None if it never is."""
+        values, share, fault = torch.cat([self.fitted, self.samples]), motion.share, ""
         for _ in range(_TRIES):
             if float(share.max()) < _LEAST_SHARE:
                 break
-            moved = share * waves
-            known = (
-                self._follow(moved, values) if self._torque_driven else self._play(self.pose.command + moved, values)
-            )
-            if known is None:
-                fault = "its torques are unknown"
-                break
-            path, played = known
-            fault, smaller = self._fault(path, played, values)
-            if not fault:
-                fault = self._contact(path, _CHECKED_FINALLY if sampled else _CHECKED)
-            if not fault:
-                own = Trajectory(path.q[:1], path.qd[:1])
-                gained = self._gained(own, played[0], _WINDOWS_FINALLY if sampled else _WINDOWS)
-                return MotionCandidate(waves, share, played[0], own, gained)
-            share = share * (_SMALLER if smaller is None else smaller)
+            (known,) = self._motions((share * motion.waves)[None], values)
+            checked = self._checked(motion.waves, share, known, values, _CHECKED_FINALLY, _WINDOWS_FINALLY)
+            if isinstance(checked, MotionCandidate):
+                return checked
+            fault, share = checked[0], share * checked[1]
         self.failed[fault] += 1
         return None
+
+    def _motions(self, moved: Tensor, values: Tensor) -> list[tuple[Trajectory, Tensor] | None]:
+        """Return the motions, shape [M, T, nu], and commands for all rows of values, or None where torques fail."""
+        if self._torque_driven:
+            return [self._follow(one, values) for one in moved]
+        rows, count = len(values), len(moved)
+        commands = (self.pose.command + moved).repeat_interleave(rows, 0)
+        path, played = self._play(commands, values.repeat(count, 1))
+        parts = [slice(k * rows, (k + 1) * rows) for k in range(count)]
+        return [(Trajectory(path.q[part], path.qd[part]), played[part]) for part in parts]
+
+    def _checked(
+        self, waves: Tensor, share: Tensor, known: tuple[Trajectory, Tensor] | None, values: Tensor, rate: float,
+        windows: int,
+    ) -> MotionCandidate | tuple[str, Tensor]:  # fmt: skip
+        """Return a motion that is safe, or why it is not and by how much to shrink each command, shape [nu]."""
+        if known is None:
+            return "its torques are unknown", torch.zeros_like(share)
+        path, played = known
+        fault, smaller = self._fault(path, played, values)
+        if not fault:
+            fault = self._contact(path, rate)
+        if fault:
+            return fault, torch.full_like(share, _SMALLER) if smaller is None else smaller
+        own = Trajectory(path.q[:1], path.qd[:1])
+        return MotionCandidate(waves, share, played[0], own, self._gained(own, played[0], windows))
 
     # What it tells.
 
@@ -462,9 +506,12 @@ class _MotionSearch:
             torch.stack([path.q[0, r] for r in rows]), torch.stack([path.qd[0, r] for r in rows]), controls
         )
         residuals = self.fitting.residuals(replace(windows.after(past), readings=None))
-        n = len(self.x)
-        information = reduce(residuals, residuals.normal(residuals.start(self.x[None])))[0][0].sum(0)
-        return information[:n, :n] * (total / len(starts))
+        part = residuals.with_space(PartOfSpace(self.fitting.space, self._learned, self.x))
+        information = reduce(part, part.normal(part.start(self.x[self._learned][None])))[0][0].sum(0)
+        n, k = len(self._learned), self._learned
+        gained = information.new_zeros(len(self.x), len(self.x))
+        gained[k[:, None], k] = information[:n, :n] * (total / len(starts))
+        return gained
 
     def _write(self, pool: Sequence[MotionCandidate], choice: PartChoice, out: Path) -> NextMotion:
         parts = [pool[k] for k in choice.order]

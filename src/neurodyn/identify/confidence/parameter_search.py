@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -281,14 +282,15 @@ class Searched:
         return kept_stage(self.stages) if self.stages else ""
 
 
+Stage = TypeVar("Stage")
 _ALIKE = 1.03
 """Ratio of the costs of held-out windows up to which stages predict them alike."""
 
 
-def kept_stage(costs: Mapping[str, float]) -> str:
+def kept_stage(costs: Mapping[Stage, float]) -> Stage:
     """Return the last stage that predicts held-out windows as well as the best one: longer windows tell more."""
     least = min(costs.values())
-    return [name for name, cost in costs.items() if cost <= _ALIKE * least][-1]
+    return [stage for stage, cost in costs.items() if cost <= _ALIKE * least][-1]
 
 
 def search(

@@ -94,6 +94,10 @@ class Point:
         """Return sets with other coordinates, shape [S, n], and everything else of this point's one set."""
         return Point(x, *(part.expand(len(x), *part.shape[1:]) for part in (self.local, self.initial)))
 
+    def equals(self, other: "Point") -> bool:
+        """Return whether both have the same sets."""
+        return all(torch.equal(part, vars(other)[name]) for name, part in vars(self).items())
+
     @classmethod
     def joined(cls, points: Sequence["Point"]) -> "Point":
         """Return the sets of several points, one after another."""
@@ -185,6 +189,7 @@ class Residuals:
         kept = [k >= base and use for use in (self.options.positions, self.options.velocities) for k in range(self._nv)]
         kept += [True] * (len(self.scale) - 2 * self._nv)
         self._channels = torch.nonzero(torch.tensor(kept))[:, 0]
+        self._latest: tuple[Point, bool, tuple[Normal, Callable[..., Tensor]]] | None = None
 
     @property
     def parameters(self) -> int:
@@ -240,7 +245,7 @@ class Residuals:
 
     def _changed(self, **attributes: Any) -> "Residuals":
         copy = object.__new__(Residuals)
-        copy.__dict__.update({**self.__dict__, **attributes})
+        copy.__dict__.update({**self.__dict__, "_latest": None, **attributes})
         return copy
 
     def with_scale(self, scale: Tensor, noise: Noise) -> "Residuals":
@@ -307,8 +312,16 @@ class Residuals:
         """Return `normal`, and a function that returns gradients by the same Jacobian.
 
         It takes another point, and errors there [S, W, T, channels] if they are those of another model; gradients have
-        the shape of `Normal.gradient`.
+        the shape of `Normal.gradient`. The latest result is kept: several analyses begin with that of a solution.
         """
+        if self._latest is not None and self._latest[1] == physical and self._latest[0].equals(point):
+            return self._latest[2]
+        self._latest = None
+        known = Point(*(part.clone() for part in vars(point).values()))
+        self._latest = known, physical, self._chord(point, physical)
+        return self._latest[2]
+
+    def _chord(self, point: Point, physical: bool) -> tuple[Normal, Callable[..., Tensor]]:
         base, jacobian = self._linearised(point, physical)
         weights = self._weights(base)
         r, j = (base * weights).flatten(2), jacobian.mul_(weights[..., None]).flatten(2, 3)

@@ -198,6 +198,20 @@ class FitModel:
         """Declared values of all quantities."""
         return nominal(self.mechanism, self.engine.contact)
 
+    @property
+    def undelayed(self) -> "FitModel":
+        """This robot as its declaration is simulated: without room for delays in drives that declare none.
+
+        With it they average commands over half a step of the engine also at a delay of 0.
+        """
+        drives = {
+            name: drive if drive.delay else msgspec.structs.replace(drive, longest_delay=None)
+            for name, drive in self.mechanism.drives.items()
+        }
+        model = replace(self, mechanism=msgspec.structs.replace(self.mechanism, drives=drives), space=None)
+        known = model.nominal
+        return replace(model, free=tuple(one for one in self.free if one.name in known))
+
     def in_prior_deviations(
         self, settings: IdentificationSettings, asked: Sequence[str] = (), spare: Sequence[str] = ()
     ) -> "FitModel":

@@ -92,15 +92,20 @@ class LogComparison:
         return self._residuals.options.per_log
 
     @classmethod
-    def of(cls, store: Store, residuals: Residuals, point: Point, analysis: Identifiability) -> "LogComparison | None":
-        """Return the comparison of the runs of a store; None for one run, very many, or other coordinates."""
+    def of(
+        cls, store: Store, residuals: Residuals, point: Point, analysis: Identifiability | None = None
+    ) -> "LogComparison | None":
+        """Return the comparison of the runs of a store; None for one run, very many, or other coordinates.
+
+        An `analysis` of None is that of the point.
+        """
         windows, runs = residuals.windows, len(residuals.windows.logs)
         recorded = bool(store.header.runs or store.header.groups)
         if not recorded or not 1 < runs <= MOST_LOGS or not isinstance(residuals.space, CoordinateSpace):
             return None
         if windows.count < _LEAST_WINDOWS * runs or int(torch.bincount(windows.log, minlength=runs).min()) < 2:
             return None
-        return cls(residuals, point, analysis)
+        return cls(residuals, point, analysis or identifiability(residuals, point))
 
     def differing(self, *, new: bool = False) -> list[LogDifference]:
         """Return the quantities that differ between logs: those that vary in the fit, and with `new` also others.
@@ -271,8 +276,7 @@ def let_differ(fitting: Fitting, searched: Searched) -> Searched:
         fitting: The fit by stages, changed in place.
         searched: Its result.
     """
-    analysis = identifiability(searched.residuals, searched.point)
-    comparison = LogComparison.of(fitting.store, searched.residuals, searched.point, analysis)
+    comparison = LogComparison.of(fitting.store, searched.residuals, searched.point)
     found = [] if comparison is None else [one.name for one in comparison.differing(new=True)]
     if not (new := [name for name in found if name not in fitting.per_log]):
         return searched

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structures of drives that a declaration may lack: friction that grows with load, a spring."""
+"""Structures of drives that a declaration may lack: friction that grows with load, a spring or play."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -96,6 +96,8 @@ _SOFT, _SPREAD = 60.0, 1.5
 """Natural frequency of a spring that is [rad/s], and the prior deviation of its logarithm."""
 _DAMPED = 0.1
 """Damping ratio of springs."""
+_PLAY, _LEAST_PLAY = 0.005, 0.002
+"""Play below which it does not matter, and where a search begins [rad]."""
 _LIGHT = 1e-6
 """Least inertia of a rotor behind a spring [kg m^2]."""
 
@@ -117,18 +119,20 @@ def _with_spring(model: FitModel, joint: str) -> FitModel:
     sprung = _sprung(model, joint)
     drive = sprung.mechanism.drives[joint]
     assert drive.stiffness is not None
+    begin = f"{ACTUATOR}{joint}"
     more = [
-        Coordinate(name, value, _SPREAD, quantities=(name,), unit=unit)
-        for name, value, unit in (
-            (f"{ACTUATOR}{joint}.stiffness", drive.stiffness, "N m/rad"),
-            (f"{ACTUATOR}{joint}.elastic_damping", drive.elastic_damping, "N m s/rad"),
+        Coordinate(f"{begin}.{what}", value, width, size, quantities=(f"{begin}.{what}",), unit=unit, declared=declared)
+        for what, value, width, size, unit, declared in (
+            ("stiffness", drive.stiffness, _SPREAD, 0.0, "N m/rad", None),
+            ("elastic_damping", drive.elastic_damping, _SPREAD, 0.0, "N m s/rad", None),
+            ("backlash", _LEAST_PLAY, 1.0, _PLAY, "rad", 0.0),
         )
-    ]
+    ]  # fmt: skip
     return replace(sprung, more=(*sprung.more, *more))
 
 
 ELASTIC_JOINT = StructureKind(
-    "a spring between motor and link of",
+    "a spring or play between motor and link of",
     lambda model: [StructureCandidate("elastic", joint, ()) for joint in _rigid(model)], _with_spring, lambda *_: {},
     ("elastic.stiffness",), screened=False,
 )  # fmt: skip

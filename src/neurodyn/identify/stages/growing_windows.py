@@ -471,13 +471,14 @@ class Fitting:
         end = SearchEnd(settled=True, moved=True, iterations=stage.iterations)
         return Searched(residuals, self.start(residuals), end, nothing, nothing[:, 0], costs)
 
-    def finish(self, costs: dict[str, float]) -> Searched:
-        """Search the kept stage further with short steps of the engine; return its result with `Searched.shifts`."""
+    def finish(self, searched: Searched) -> Searched:
+        """Search the kept stage of a result further with short steps of the engine; return it with `Searched.shifts`."""
         even = math.lcm(self.model.engine.substeps, 2)  # half as many have to be whole, and hold a log's commands
         substeps = math.ceil(self.spec.dt / _FINE / even) * even
         given = self.settings.substeps is not UNSET or self._measured is not None
         if given or self._touches or substeps <= self.model.engine.substeps:
-            return self.end_with_shifts(self.end(costs))
+            return self.end_with_shifts(searched)
+        costs = dict(searched.stages)
         self.x = self.space.with_likely_scale(self.x)
         self.shorten_steps(substeps)
         stage = self.stage_of(costs)

@@ -79,7 +79,7 @@ def fit_in_stages(
     searched = let_differ(
         fitting, first if structures.costs in ({}, dict(first.stages)) else fitting.end(structures.costs)
     )
-    searched = fitting.finish(dict(searched.stages))
+    searched = fitting.finish(searched)
     tree: dict[str, Any] = {"x": fitting.x, "scale": fitting.scale, "structure": number, "ends": fitting.ends}
     found: dict[str, Any] = {
         "costs": dict(searched.stages), "kept": [[one.kind, one.place] for one in structures.kept],

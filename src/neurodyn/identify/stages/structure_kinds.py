@@ -56,8 +56,7 @@ class StructureKind:
         probe: Returns the robot with the quantities of all columns, at values without effect; None if it has them.
         screened: Whether the screening tells of it. If not, as its effect is far from linear, it is fitted in the few
             joints that err most.
-        last: Whether it is tried last, as it frees more than the others and explains what they do, whatever the
-            screening says of its columns.
+        last: Whether it is tried last, as it frees more than the others and explains what they do.
     """
 
     words: str
@@ -149,22 +148,25 @@ def _bodies(model: FitModel) -> list[StructureCandidate]:
     known = {*model.space.names, *(one.name for one, _ in model.space.known)}
     names = [model.mechanism.names[index] for index in turning_links(model.mechanism)]
     names = [name for name in names if f"{name}.{INERTIA_SCALE}" not in known and f"{name}.{EXTENT[0]}" not in known]
-    columns = tuple(column for name in names for column in _columns(model, name, mass=False))
-    return [StructureCandidate("bodies", ", ".join(names), columns)] if names else []
+    return [StructureCandidate("bodies", place := ", ".join(names), _bodies_of(model, place))] if names else []
 
 
-def _with_bodies(model: FitModel, place: str) -> FitModel:
+def _bodies_of(model: FitModel, place: str) -> tuple[Coordinate, ...]:
     known = {one.name for one in model.more}
-    more = [
+    return tuple(
         one
         for name in place.split(", ")
         for one in body_coordinates(model.mechanism, model.mechanism.names.index(name))
         if one.name not in known
-    ]
-    return replace(model, more=(*model.more, *more))
+    )
+
+
+def _with_bodies(model: FitModel, place: str) -> FitModel:
+    return replace(model, more=(*model.more, *_bodies_of(model, place)))
 
 
 OTHER_BODIES = StructureKind(
-    "other centres of mass and inertias of the links of", _bodies, _with_bodies, lambda *_: {}, ("bodies.mass",),
+    "other centres of mass and inertias of the links of", _bodies, _with_bodies, lambda _, __, step: dict(step),
+    ("bodies.mass",),
     last=True,
 )  # fmt: skip

@@ -24,6 +24,7 @@ from neurodyn.core.registry import Registry
 from neurodyn.data.header import Split
 from neurodyn.data.windows import Windows, blocks_of
 from neurodyn.dynamics.rollout_errors import RolloutErrors, judge
+from neurodyn.identify.confidence.parameter_search import kept_stage
 from neurodyn.identify.fit.least_squares import assemble, reduce
 from neurodyn.identify.fit.residuals import Point, Residuals
 from neurodyn.identify.ladder.rungs import held_out_errors, held_out_windows, noise_errors
@@ -58,7 +59,7 @@ _SHARE = 0.8
 """Largest share of the error with which a structure is kept that no screening asked for."""
 _MANY = 30
 """Coordinates of a fit beyond which only one structure, and a payload, are tried in a round, no springs, and fits take
-no more time."""
+no more time: they begin where the fit without the structure ended."""
 _PATIENT = 25
 """Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
 
@@ -95,22 +96,27 @@ class StructureSearch:
     tried: list[TriedStructure] = field(default_factory=list)
     costs: dict[str, float] = field(default_factory=dict)
     _begin: Tensor | None = None
+    _asked: list[str] | None = None
+    _errors_of_kept: dict[int, "_HeldOutErrors"] = field(default_factory=dict)
 
     def run(self, costs: Mapping[str, float]) -> "StructureSearch":
         """Try structures while the fit asks for them; `costs` are those of its stages."""
         self.costs = dict(costs)
         for _ in range(_ROUNDS):
-            reasons = asks(self.fitting)
-            if reasons and not self.tried:
-                self._settle()
-                reasons = asks(self.fitting)
-            if not reasons or not self._round(reasons):
+            if not self._reasons or not self._round():
                 break
-        if not self._large and (reasons := asks(self.fitting)):
-            self._round_of_springs(reasons)
-        if reasons := asks(self.fitting):
-            self._round(reasons, last=True)
+        if not self._large and self._reasons:
+            self._round_of_springs()
+        if self._reasons:
+            self._round(last=True)
         return self
+
+    @property
+    def _reasons(self) -> list[str]:
+        """Why the fit asks for another structure."""
+        if self._asked is None:
+            self._asked = asks(self.fitting)
+        return self._asked
 
     def _settle(self) -> None:
         """Fit as patiently as with a structure, so that none is kept for what more iterations find."""
@@ -120,52 +126,61 @@ class StructureSearch:
         after = self.fitting.held_out_cost()
         if after < before.cost:
             self.costs[list(self.costs)[-1]] = after
+            self._forget()
         else:
             self.fitting.restore(before)
 
-    def _round(self, reasons: Sequence[str], *, last: bool = False) -> bool:
+    def _forget(self) -> None:
+        """Forget what is known of the fit before this one."""
+        self._asked = None
+        self._errors_of_kept = {}
+
+    def _round(self, *, last: bool = False) -> bool:
         """Fit the best candidates of the screening, or those that are tried last; return whether one is kept."""
+        chosen = self._chosen(last=last)
+        if chosen and self._begin is None and not self.tried:
+            self._settle()
+            if not self._reasons:
+                return False
+            chosen = chosen if self._large else self._chosen(last=last)
+        return any(self._keep([self._try(*one)]) for one in chosen)
+
+    def _chosen(self, *, last: bool) -> list[tuple[StructureCandidate, float, dict[str, float]]]:
+        """Return the candidates to fit, with the share that each may save, and first values."""
         tried = {one.name for one in self.tried}
         ranked: list[tuple[StructureCandidate, float, dict[str, float]]] = []
-        for one in screen(self.fitting, self._stages):
+        for one in screen(self.fitting, self._stages, last=last):
             simple = [other[0].kind for other in ranked if other[0].place != EVERY]
-            if STRUCTURES[one[0].kind].last != last or describe(one[0]) in tried:
-                continue
-            if one[0].place == EVERY or one[0].kind not in simple:
+            if describe(one[0]) not in tried and (one[0].place == EVERY or one[0].kind not in simple):
                 ranked.append(one)
-        # Inertias are not among the columns of the screening.
-        chosen = [one for one in ranked if last or one[1] >= _LEAST]
+        chosen = [one for one in ranked if one[1] >= _LEAST]
         if self._large:  # of a payload, whose effect others make up for, one looks in any case
             chosen = chosen[:1] + [one for one in chosen[1:] if STRUCTURES[one[0].kind] is ADDED_PAYLOAD][:1]
-        for candidate, gain, start in chosen[:_TRIALS]:
-            if self._keep([self._try(candidate, gain, start, reasons)]):
-                return True
-        return False
+        return chosen[:_TRIALS]
 
-    def _round_of_springs(self, reasons: Sequence[str]) -> None:
+    def _round_of_springs(self) -> None:
         """Fit what the screening does not tell of, and keep the best."""
         fitting = self.fitting
-        worst = self._errors(fitting)[0][1].errors[:, -1].nanmean(0)
+        worst = self._errors().errors.errors[:, -1].nanmean(0)
         joints = [name for name in fitting.spec.controls if name in fitting.spec.tangent_names]  # rotors are none
         order = sorted(joints, key=lambda name: -float(worst[fitting.spec.tangent_names.index(name)]))
         few = joints if len(joints) <= _FEW else order[:1]
         self._keep([
-            self._try(one, 0.0, {}, reasons)
+            self._try(one, 0.0, {})
             for one in candidates_for(fitting.model, fitting.settings)
             if not STRUCTURES[one.kind].screened and one.place in few
         ])  # fmt: skip
 
-    def _try(
-        self, candidate: StructureCandidate, gain: float, start: Mapping[str, float], reasons: Sequence[str]
-    ) -> "_Trial":
+    def _try(self, candidate: StructureCandidate, gain: float, start: Mapping[str, float]) -> "_Trial":
         """Fit a candidate, and judge it by held-out roll-outs."""
         trial, costs = fit_with(self.fitting, candidate, start, self._stages, self._begin)
-        past = max(self.fitting.past, trial.past)  # springs settle for longer, and both are judged on the same windows
-        errors, after = self._errors(self.fitting, past), self._errors(trial, past)
-        judgement = judge(errors[0][1], after[0][1], [frame for frame, _ in errors], self._blocks)
+        # Springs settle for longer, and both are judged on the same windows.
+        before = self._errors(max(self.fitting.past, trial.past))
+        after = held_out_errors(trial.current(), trial.store, before.windows)
+        judgement = judge(before.errors, after, before.frames, blocks_of(before.windows))
         told = TriedStructure(
             name=describe(candidate), kept=judgement.kept, share=judgement.share, reason=judgement.reason,
-            asked_by=list(reasons), expected=gain,
+            asked_by=list(self._reasons), expected=gain,
         )  # fmt: skip
         return _Trial(candidate, trial, costs, told)
 
@@ -181,6 +196,7 @@ class StructureSearch:
         names = {stage: name for name, stage in zip(self.costs, self.fitting.stages, strict=True)}
         self.costs |= {names[stage]: cost for stage, cost in best.costs.items()}
         self.fitting, self._begin = best.fitting, None
+        self._forget()
         self.kept.append(best.candidate)
         return True
 
@@ -194,12 +210,23 @@ class StructureSearch:
         """The stage of the fit, and the longest one, which sees what takes its time to matter."""
         return list(dict.fromkeys([self.fitting.stage_of(self.costs), self.fitting.stages[-1]]))
 
-    def _errors(self, fitting: Fitting, past: int | None = None) -> list[tuple[int, RolloutErrors]]:
-        """Return the errors of held-out roll-outs, once for each horizon [frames]; `past` frames are before them."""
-        windows, frames = _held_out(fitting, past)
-        self._blocks = blocks_of(windows)
-        errors = held_out_errors(fitting.dynamics, fitting.store, windows)
-        return [(frame, errors) for frame in frames]
+    def _errors(self, past: int | None = None) -> "_HeldOutErrors":
+        """Return the fit's errors of held-out roll-outs, with some frames of `past` before them."""
+        past = self.fitting.past if past is None else past
+        if past not in self._errors_of_kept:
+            windows, frames = _held_out(self.fitting, past)
+            errors = held_out_errors(self.fitting.current(), self.fitting.store, windows)
+            self._errors_of_kept[past] = _HeldOutErrors(windows, frames, errors)
+        return self._errors_of_kept[past]
+
+
+@dataclass(frozen=True)
+class _HeldOutErrors:
+    """Errors along held-out windows, with the horizons at which they are compared [frames]."""
+
+    windows: Windows
+    frames: list[int]
+    errors: RolloutErrors
 
 
 @dataclass(frozen=True)
@@ -232,8 +259,8 @@ def asks(fitting: Fitting) -> list[str]:
 def _unexplained(fitting: Fitting) -> list[str]:
     """Return in words how far the errors of held-out roll-outs are above those of a perfect model under noise."""
     settings = fitting.settings
-    windows, frames = _held_out(fitting)
-    errors = held_out_errors(fitting.dynamics, fitting.store, windows)
+    windows, frames = _held_out(fitting, fitting.past)
+    errors = held_out_errors(fitting.current(), fitting.store, windows)
     floor = noise_errors(fitting.dynamics, fitting.store, windows, fitting.past, fitting.noise)
     both, worst = errors.finite & floor.finite, (0.0, "", 0.0)
     if not bool(both.any()):
@@ -246,26 +273,25 @@ def _unexplained(fitting: Fitting) -> list[str]:
     return [f"the error of {name} after {seconds:.2g} s is {rest:.1f} times noise"] if rest > _REST else []
 
 
-def _held_out(fitting: Fitting, past: int | None = None) -> tuple[Windows, list[int]]:
-    """Return held-out windows of a fit and its horizons [frames], with the fit's values in its model."""
-    past = fitting.past if past is None else past
+def _held_out(fitting: Fitting, past: int) -> tuple[Windows, list[int]]:
+    """Return held-out windows of a fit after some frames of `past`, and its horizons [frames]."""
     settings = fitting.settings
-    fitting.dynamics.physical.set_values(fitting.space.values(fitting.x).detach())
     return held_out_windows(fitting.store, Split.VALIDATION, past, settings.seconds, settings.rollouts_each)
 
 
 @torch.no_grad()
-def screen(fitting: Fitting, stages: Sequence[FitStage]) -> list[tuple[StructureCandidate, float, dict[str, float]]]:
+def screen(
+    fitting: Fitting, stages: Sequence[FitStage], *, last: bool = False
+) -> list[tuple[StructureCandidate, float, dict[str, float]]]:
     """Return the candidates with the largest share of a stage's cost that each would save, and first values.
 
-    The best is first.
+    The best is first. Candidates are those that are tried `last`, or the others.
     """
     found: dict[tuple[str, str], tuple[StructureCandidate, float, dict[str, float]]] = {}
     by_probe: dict[Any, list[StructureCandidate]] = {}
     for one in candidates_for(fitting.model, fitting.settings):
-        if not STRUCTURES[one.kind].screened:
-            continue
-        by_probe.setdefault(STRUCTURES[one.kind].probe, []).append(one)
+        if STRUCTURES[one.kind].screened and STRUCTURES[one.kind].last == last:
+            by_probe.setdefault(STRUCTURES[one.kind].probe, []).append(one)
     for probe, candidates in by_probe.items():
         more = list({one.name: one for candidate in candidates for one in candidate.columns}.values())
         wide = fitting.space.extended(fitting.model.mechanism, more)
@@ -373,7 +399,7 @@ def fit_with(
 ) -> tuple[Fitting, dict[FitStage, float]]:  # fmt: skip
     """Return the fit with a candidate, from where the fit without it ended, and its held-out cost by stage.
 
-    It is that of the stage with the lowest cost. `begin` are other coordinates of the fit to begin with: what more
+    It is that of the stage that is kept (`kept_stage`). `begin` are other coordinates of the fit to begin with: what more
     iterations found without the candidate stands in for it.
     """
     begin = fitting.x if begin is None else begin
@@ -386,9 +412,10 @@ def fit_with(
             trial.x[k] = begin[own.index(one.name)]
         elif one.name in start:
             trial.x[k] = one.of(start[one.name])
-    # What the missing structure has driven far away begins anew.
-    fresh = torch.tensor([name not in own for name in space.names])
-    trial.x = space.clip(torch.where((trial.x.abs() > IMPLAUSIBLE) & ~fresh, space.declared, trial.x))
+    if len(own) <= _MANY:  # what the missing structure has driven far away begins anew
+        fresh = torch.tensor([name not in own for name in space.names])
+        trial.x = torch.where((trial.x.abs() > IMPLAUSIBLE) & ~fresh, space.declared, trial.x)
+    trial.x = space.clip(trial.x)
     begun, ends = trial.x, []
     of_drives = STRUCTURES[candidate.kind].probe is not None or not STRUCTURES[candidate.kind].screened
     stages = stages if of_drives else stages[:1]  # bodies show in short windows, whose fits are better conditioned
@@ -396,7 +423,7 @@ def fit_with(
         trial.x, trial.local = begun.clone(), dict(fitting.local)
         trial.refine(_patient(stage, space) if of_drives and stage == fitting.stages[-1] else stage)
         ends.append((trial.held_out_cost(), trial.x, trial.local))
-    best = min(range(len(ends)), key=lambda k: ends[k][0])
-    _, trial.x, trial.local = ends[best]
+    costs = {stage: cost for stage, (cost, _, _) in zip(stages, ends, strict=True)}
+    _, trial.x, trial.local = ends[list(costs).index(kept_stage(costs))]
     trial.ends = torch.stack([x for _, x, _ in ends])
-    return trial, {stage: cost for stage, (cost, _, _) in zip(stages, ends, strict=True)}
+    return trial, costs
