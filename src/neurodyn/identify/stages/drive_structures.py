@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structures of drives that a declaration may lack: friction that grows with load, a spring or play."""
+"""Structures that a declaration may lack in drives and below them: friction that grows with load, a tilt, a spring."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -86,9 +87,39 @@ def _friction_start(model: FitModel, place: str, step: Mapping[str, float]) -> d
     return {name: min(value, 0.5) if ".load_" in name else value for name, value in step.items()}
 
 
+def _loadable(model: FitModel) -> FitModel:
+    return _with_loads(model, _rigid(model))
+
+
 LOADED_FRICTION = StructureKind(
     "friction that grows with load in the drive of", _frictions, _with_friction, _friction_start, ("friction.load",),
-    lambda model: _with_loads(model, _rigid(model)),
+    _loadable,
+)  # fmt: skip
+
+
+_TILT = 0.05
+"""Prior deviation of the tilt of a base [rad]."""
+
+
+def _tilts(model: FitModel) -> list[StructureCandidate]:
+    """Return another direction of gravity for a bolted robot, whose base may stand askew."""
+    gravity = model.mechanism.gravity
+    size, places = math.hypot(*gravity), "xyz"
+    across = [k for k in range(3) if abs(gravity[k]) < 0.1 * size]
+    if model.mechanism.floating or len(across) < len(places) - 1:
+        return []
+    columns = tuple(
+        Coordinate(name, gravity[k], _TILT * size, signed=True, quantities=(name,), unit="m/s^2")
+        for k in across
+        if (name := f"gravity.{places[k]}") not in {one.name for one in model.more}
+    )
+    return [StructureCandidate("tilt", model.mechanism.names[0], columns)] if columns else []
+
+
+TILTED_BASE = StructureKind(
+    "gravity askew at the base of", _tilts,
+    lambda model, _: replace(model, more=(*model.more, *_tilts(model)[0].columns)), lambda _, __, step: dict(step),
+    ("gravity.x",), _loadable,
 )  # fmt: skip
 
 
@@ -96,8 +127,6 @@ _SOFT, _SPREAD = 60.0, 1.5
 """Natural frequency of a spring that is [rad/s], and the prior deviation of its logarithm."""
 _DAMPED = 0.1
 """Damping ratio of springs."""
-_PLAY, _LEAST_PLAY = 0.005, 0.002
-"""Play below which it does not matter, and where a search begins [rad]."""
 _LIGHT = 1e-6
 """Least inertia of a rotor behind a spring [kg m^2]."""
 
@@ -119,20 +148,18 @@ def _with_spring(model: FitModel, joint: str) -> FitModel:
     sprung = _sprung(model, joint)
     drive = sprung.mechanism.drives[joint]
     assert drive.stiffness is not None
-    begin = f"{ACTUATOR}{joint}"
     more = [
-        Coordinate(f"{begin}.{what}", value, width, size, quantities=(f"{begin}.{what}",), unit=unit, declared=declared)
-        for what, value, width, size, unit, declared in (
-            ("stiffness", drive.stiffness, _SPREAD, 0.0, "N m/rad", None),
-            ("elastic_damping", drive.elastic_damping, _SPREAD, 0.0, "N m s/rad", None),
-            ("backlash", _LEAST_PLAY, 1.0, _PLAY, "rad", 0.0),
+        Coordinate(name, value, _SPREAD, quantities=(name,), unit=unit)
+        for name, value, unit in (
+            (f"{ACTUATOR}{joint}.stiffness", drive.stiffness, "N m/rad"),
+            (f"{ACTUATOR}{joint}.elastic_damping", drive.elastic_damping, "N m s/rad"),
         )
-    ]  # fmt: skip
+    ]
     return replace(sprung, more=(*sprung.more, *more))
 
 
 ELASTIC_JOINT = StructureKind(
-    "a spring or play between motor and link of",
+    "a spring between motor and link of",
     lambda model: [StructureCandidate("elastic", joint, ()) for joint in _rigid(model)], _with_spring, lambda *_: {},
     ("elastic.stiffness",), screened=False,
 )  # fmt: skip
