@@ -29,6 +29,11 @@ ARM = """
   <actuator><position name="shoulder" joint="shoulder" kp="200" kv="8"/>
     <position name="elbow" joint="elbow" kp="120" kv="4"/></actuator></mujoco>
 """
+TURNING = (
+    ARM.replace('"shoulder" axis="0 1 0"', '"shoulder" axis="0 0 1"')
+    .replace("0 0 0 0 0 -.4", "0 0 0 .4 0 0").replace('pos="0 0 -.4"', 'pos=".4 0 0"')
+)  # fmt: skip
+"""The arm with a shoulder that turns about the vertical."""
 ROTOR = """<body name="rotor" pos="0 0 -.4"><joint name="elbow" axis="0 1 0" damping=".2" armature=".03"/>
       <inertial pos="0 0 0" mass="1e-3" diaginertia="1e-6 1e-6 1e-6"/><body name="lower">"""
 DT = 0.01
@@ -45,9 +50,9 @@ def nothing(model: mujoco.MjModel, data: mujoco.MjData) -> None:
     """Leave the plant as it is."""
 
 
-def declared(folder: Path) -> Path:
+def declared(folder: Path, xml: str = ARM) -> Path:
     """Write the declaration of the healthy arm."""
-    (folder / "arm.xml").write_text(ARM)
+    (folder / "arm.xml").write_text(xml)
     declare(folder / "arm.xml", folder / "declared", name="arm", dt=DT)
     return folder / "declared"
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from neurodyn.identify.stages.structure_choice import best_structure
+from neurodyn.identify.stages.structure_search import candidates_for, fit_with
 from tests.identify import faulty_arm
 
 pytest.importorskip("newton")
@@ -47,6 +48,20 @@ def test_a_spring_between_motor_and_link_is_found_in_its_joint(declaration: Path
     assert [(one.kind, one.place) for one in search.kept][:1] == [("elastic", "elbow")], search.tried
     space, x = search.fitting.space, search.fitting.x
     assert float(space.value("actuator.elbow.stiffness", x)) == pytest.approx(stiffness, rel=0.3)
+
+
+def test_a_base_that_stands_askew_tilts_gravity(tmp_path: Path):
+    tilt, folder = 0.06, faulty_arm.declared(tmp_path, faulty_arm.TURNING)
+    gravity = [9.81 * np.sin(tilt), 0.0, -9.81 * np.cos(tilt)]
+    store = faulty_arm.log(tmp_path, lambda spec: setattr(spec.option, "gravity", gravity), xml=faulty_arm.TURNING)
+    model = faulty_arm.fit_model(folder, store)
+    candidate = next(one for one in candidates_for(model, faulty_arm.SETTINGS) if one.kind == "tilt")
+    fitting, _ = best_structure([model], store, faulty_arm.SETTINGS, 1)
+    fitting.refine(fitting.stages[-1])
+    trial, costs = fit_with(fitting, candidate, {}, [fitting.stages[-1]])
+    assert min(costs.values()) < 0.7 * fitting.held_out_cost()
+    found = [float(trial.space.value(f"gravity.{axis}", trial.x)) for axis in "xy"]
+    assert found == pytest.approx(gravity[:2], abs=0.1)
 
 
 def test_gains_of_a_placeholder_begin_where_the_log_is_predicted(declaration: Path):

@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Intervals: blocks against refits without them, moves that are no noise, initial states of windows."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from neurodyn.core.description.parameter import select_parameters
+from neurodyn.core.description.parameter import select_parameters, student_t
+from neurodyn.data.windows import Blocks
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.confidence.parameter_search import kept_stage
-from neurodyn.identify.fit.intervals import doubted_scale, identifiability, shift_towards, unexplained
+from neurodyn.identify.fit.intervals import (
+    NormalSystem,
+    doubted_scale,
+    identifiability,
+    inward_deviations,
+    shift_towards,
+    unexplained,
+)
 from neurodyn.identify.fit.least_squares import fitted, levenberg_marquardt
 from neurodyn.identify.fit.readings import Noise
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
@@ -144,3 +153,32 @@ def test_initial_states_are_fitted_at_given_values(solution: tuple[Residuals, Po
     logged = Residuals(residuals.dynamics, residuals.windows, residuals.noise, ResidualOptions(initial=False))
     nothing = logged.start(point.x)
     assert settled(logged, nothing) is nothing
+
+
+def test_at_a_bound_intervals_reach_inwards_as_far_as_the_profile_of_the_cost():
+    """Of two parameters, the first is kept at 0 from below; the second moves along with it."""
+    rows = torch.randn(40, 5, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64) @ torch.tensor(
+        [[1.0, 0.6], [0.0, 1.0]], dtype=torch.float64
+    )
+    noise = torch.randn(40, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    target = rows @ torch.tensor([-0.05, 0.3], dtype=torch.float64) + noise
+    flat, wanted = rows.flatten(0, 1), target.flatten()
+    second = float(flat[:, 1] @ wanted / (flat[:, 1] @ flat[:, 1]))
+    residual = rows @ torch.tensor([0.0, second], dtype=torch.float64) - target
+    scores, by_window = (rows.mT @ residual[..., None])[..., 0], rows.mT @ rows
+    system = NormalSystem(by_window.sum(0), torch.zeros(2, 2, dtype=torch.float64), scores.sum(0), scores, by_window)
+    blocks = Blocks(torch.arange(40), 40, logs=True)
+    deviations = inward_deviations(system, torch.tensor([True, False]), 1.0, blocks)
+    reach = student_t(39, 0.9) * float(deviations[0])
+
+    def rise(t: float) -> float:
+        rest = wanted - t * flat[:, 0]
+        other = flat[:, 1] @ rest / (flat[:, 1] @ flat[:, 1])
+        return 0.5 * float((rest - other * flat[:, 1]).square().sum() - residual.square().sum())
+
+    level = replace(system, gradient=torch.zeros(2, dtype=torch.float64))
+    freed = inward_deviations(level, torch.tensor([True, False]), 1.0, blocks)
+    curvature = (rise(1e-3) + rise(-1e-3)) / 1e-6
+    assert rise(reach) == pytest.approx(0.5 * curvature * (student_t(39, 0.9) * float(freed[0])) ** 2, rel=1e-3)
+    assert 0.0 < float(deviations[0]) < float(freed[0])
+    assert float(deviations[1]) == 0.0

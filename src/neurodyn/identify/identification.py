@@ -43,6 +43,7 @@ from neurodyn.identify.confidence.certainty import (
     values_by_log,
 )
 from neurodyn.identify.confidence.delays import delay_figures
+from neurodyn.identify.confidence.joint_regions import joint_regions
 from neurodyn.identify.confidence.parameter_search import Searched, search
 from neurodyn.identify.confidence.refits import refit, write_refits
 from neurodyn.identify.doubts.checks import doubts_about
@@ -483,6 +484,8 @@ class _Identification:
             structure=fit.model.structure, carrier=_carrier(fit.model), tried=self.tried, stage=searched.stage,
             costs=dict(searched.stages),
             differences=[] if fit.logs is None else fit.logs.differing(),
+            together=joint_regions(residuals.space, searched.point.x[0], analysis)
+            if isinstance(residuals.space, CoordinateSpace) else [],
             delay=delay_figures(
                 residuals.space, searched.point.x[0], analysis, self.problem.robot, self.problem.store.header
             ) or UNSET, sensors=self._sensor_errors(residuals, searched.point),

@@ -127,6 +127,35 @@ class LogDifference(Record, frozen=True):
         )
 
 
+class JointRegion(Record, frozen=True):
+    """Two quantities of which the logs tell a combination, but neither alone.
+
+    Attributes:
+        names: The quantities.
+        form: "product", "ratio" of the first to the second, "sum" or "difference".
+        value: Value of the combination.
+        interval: Its 90 % interval.
+        unit: Unit of a sum or difference.
+    """
+
+    names: tuple[str, str]
+    form: str
+    value: float
+    interval: tuple[float, float]
+    unit: str = ""
+
+    @property
+    def text(self) -> str:
+        """The combination in words: "kp / armature is known to 2 %, neither alone"."""
+        sign = {"product": "x", "ratio": "/", "sum": "+", "difference": "-"}[self.form]
+        half = 0.5 * (self.interval[1] - self.interval[0])
+        if self.form in ("product", "ratio"):
+            width = f"{100.0 * half / max(abs(self.value), 1e-300):.1g} %"
+        else:
+            width = f"{half:.1g} {self.unit}".strip()
+        return f"{self.names[0]} {sign} {self.names[1]} is known to {width}, neither alone"
+
+
 class IdentifiedParameter(Record, frozen=True):
     """An identified quantity.
 
@@ -469,6 +498,7 @@ class IdentificationFigures(Record, frozen=True):
         log: The check of the logs; UNSET without a ladder.
         next: The motion to log next; UNSET if none was asked for.
         differences: Quantities that differ between logs, the most certain first; the fit lets them vary.
+        together: Combinations of two quantities that are known, where neither is.
         delay: Delay and other slowness of motors; UNSET if no delay is free.
         verdict: "ok", or why the model is unreliable; UNSET in results of earlier versions.
         findings: The findings behind the verdict, worst first; those that are ok are left out.
@@ -519,6 +549,7 @@ class IdentificationFigures(Record, frozen=True):
     log: LogCheck | UnsetType = UNSET
     next: NextMotion | UnsetType = UNSET
     differences: list[LogDifference] = msgspec.field(default_factory=list)
+    together: list[JointRegion] = msgspec.field(default_factory=list)
     verdict: str | UnsetType = UNSET
     delay: DelayFigures | UnsetType = UNSET
     findings: list[Finding] = msgspec.field(default_factory=list)

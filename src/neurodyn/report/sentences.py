@@ -86,6 +86,7 @@ KINDS: tuple[QuantityKind, ...] = (
     QuantityKind("element.*.at_?", "place of the drag", "of"),
     QuantityKind("element.*.turn_?", "drag of turning", "of"),
     QuantityKind("element.*.?", "drag", "of"),
+    QuantityKind("gravity.?", "gravity", "along"),
     QuantityKind("*.mass", "mass"),
     QuantityKind("*.com.?", "centre of mass"),
     QuantityKind("*.friction", "friction", "at"),
@@ -108,8 +109,8 @@ def sentences(result: IdentificationFigures) -> list[str]:
     """Return up to six sentences on what was found, how well it predicts, and what is not known."""
     first = [*_network(result), *_bounds(result)]  # what else is said then rests on it
     others = [
-        *_structure(result), *_delay(result), *_differences(result), *_convergence(result), *_prediction(result),
-        *_silent(result),
+        *_structure(result), *_delay(result), *_together(result), *_differences(result), *_convergence(result),
+        *_prediction(result), *_silent(result),
     ]  # fmt: skip
     if result.chosen == DECLARED:
         first = f"The model of {result.robot} stays as declared: no fitted model predicts held-out motion better."
@@ -250,6 +251,15 @@ def _delay(result: IdentificationFigures) -> list[str]:
     if result.delay is UNSET or result.delay.split:
         return []
     return [f"Commands act late: {result.delay.text}."]
+
+
+def _together(result: IdentificationFigures) -> list[str]:
+    """Return what is known of two quantities together."""
+    if not result.together:
+        return []
+    more = len(result.together) - 1
+    others = f" ({more} more such pair{'s' * (more > 1)} in `together` of the JSON)" if more else ""
+    return [f"{capital(result.together[0].text)}{others}."]
 
 
 def _differences(result: IdentificationFigures) -> list[str]:

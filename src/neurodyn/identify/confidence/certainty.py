@@ -313,7 +313,8 @@ def hold_undetermined(
 ) -> tuple[Searched, Identifiability, Tensor]:
     """Hold coordinates that the logs do not determine at their declared values, and fit the others again.
 
-    Of coordinates that the logs determine only together, such as a mass and its place, as few as possible are held.
+    Of coordinates that the logs determine only together, such as a mass and its place, as few as possible are held. A
+    bound is no answer where the log lets a coordinate be as far from it as its prior.
 
     Args:
         searched: A fit of coordinates in prior standard deviations.
@@ -329,8 +330,10 @@ def hold_undetermined(
     assert isinstance(space, CoordinateSpace)
     varies = torch.tensor([name in residuals.options.per_log for name in space.names], dtype=torch.bool)
     varies |= torch.tensor([name in kept for name in space.names], dtype=torch.bool)
-    determined = analysis.bound | varies | (analysis.deviations < settings.undetermined_above)
-    if searched.stages:
+    determined = varies | (analysis.deviations < settings.undetermined_above)
+    if not searched.stages:
+        determined |= analysis.bound
+    else:
         determined = _with_joint(analysis, determined, settings.undetermined_above)
     if bool(determined.all()):
         return searched, analysis, determined

@@ -21,6 +21,7 @@ from neurodyn.identify.fit.least_squares import (
     step,
 )
 from neurodyn.identify.fit.residuals import Normal, Point, Residuals
+from neurodyn.identify.result import CONFIDENCE
 from neurodyn.identify.unknowns.priors import UnitPrior
 
 ILL_CONDITIONED = 1e4
@@ -66,7 +67,8 @@ class Identifiability:
         unseen: Parameters without any effect.
         combined: Parameters that are known only in combination with others, and not to within their size.
         bound: Which parameters are held at a bound, bool, shape [n].
-        deviations: Standard deviations, infinite for parameters in a direction without effect, shape [n].
+        deviations: Standard deviations, infinite for parameters in a direction without effect, shape [n]; at a bound
+            inwards (`inward_deviations`).
         white: Standard deviations for uncorrelated residuals, shape [n].
         correlation: Correlation of the parameters for uncorrelated residuals, shape [n, n]; 0 off the diagonal for
             those at a bound.
@@ -118,7 +120,7 @@ class Identifiability:
 
 
 @dataclass(frozen=True)
-class _System:
+class NormalSystem:
     """Normal equations over the parameters alone.
 
     Attributes:
@@ -169,6 +171,7 @@ def identifiability(residuals: Residuals, point: Point, unknown: Tensor | None =
     covariance = covariance + scale[:, None] * scale
     white = covariance.diagonal().clamp_min(0.0).sqrt()
     std = torch.maximum(white, (_sandwich(system, inverse, blocks).square() + scale.square()).sqrt())
+    std = torch.where(bound, inward_deviations(system, bound, variance, blocks), std)
     alone = (variance / system.information.diagonal().clamp_min(1e-300)).sqrt()
     inflated = variance**0.5 * inverse.diagonal().clamp_min(0.0).sqrt() > _INFLATED * alone
     combined = (inflated & (std > sizes)) | hidden
@@ -314,7 +317,7 @@ def warning(analysis: Identifiability) -> str | None:
     )
 
 
-def _system(residuals: Residuals, normal: Normal, point: Point) -> _System:
+def _system(residuals: Residuals, normal: Normal, point: Point) -> NormalSystem:
     matrix, gradient, _ = reduce(residuals, normal)
     full, right = assemble(residuals, matrix, gradient, point, physical=residuals.physical)
     nl = residuals.locals
@@ -329,12 +332,12 @@ def _system(residuals: Residuals, normal: Normal, point: Point) -> _System:
         if not residuals.physical and (unseen := residuals.space.unseen(point.x[0])) is not None:
             only = forgetting(by_window.sum(0), unseen)
             by_window, scores = only @ by_window @ only.mT, scores @ only.mT
-        return _System(full, prior, right, scores, by_window)
+        return NormalSystem(full, prior, right, scores, by_window)
     elimination = torch.linalg.solve(full[n:, n:], full[n:, :n])
     by_window = elimination.view(-1, nl, n)[residuals.windows.log]
     scores = scores - (gradient[0, :, None, n:] @ by_window)[:, 0]
     information = matrix[0, :, :n, :n] - matrix[0, :, :n, n:] @ by_window
-    return _System(
+    return NormalSystem(
         full[:n, :n] - full[:n, n:] @ elimination, prior, right[:n] - right[n:] @ elimination, scores, information
     )
 
@@ -356,7 +359,7 @@ _LEVERAGE = 0.9
 """Most leverage of a block that is corrected for: beyond it, one block alone tells, and a linear model says nothing."""
 
 
-def _sandwich(system: _System, inverse: Tensor, blocks: Blocks) -> Tensor:
+def _sandwich(system: NormalSystem, inverse: Tensor, blocks: Blocks) -> Tensor:
     """Return standard deviations from the spread of scores over independent blocks, shape [n].
 
     Cluster-robust with the small-sample correction of Bell and McCaffrey (2002): residuals of a block with leverage L
@@ -372,6 +375,31 @@ def _sandwich(system: _System, inverse: Tensor, blocks: Blocks) -> Tensor:
     moves = (root @ (within @ own))[..., 0]
     covariance = moves.mT @ moves + inverse @ system.prior @ inverse
     return covariance.diagonal().clamp_min(0.0).sqrt()
+
+
+def inward_deviations(system: NormalSystem, bound: Tensor, variance: float, blocks: Blocks) -> Tensor:
+    r"""Return how far parameters at a `bound` may lie from it, as standard deviations, shape [n]; 0 for others.
+
+    From their profile likelihood to second order: with the gradient g towards the bound, the curvature h along the
+    valley of the others and the deviation s that a free parameter would have, the end t of an interval with quantile z
+    is where
+
+    $$g t + \tfrac12 h t^2 = \tfrac12 h z^2 s^2$$
+    """
+    deviations, z = torch.zeros_like(system.gradient), student_t(blocks.count - 1, CONFIDENCE)
+    for k in torch.nonzero(bound)[:, 0].tolist():
+        others = bound.clone()
+        others[k] = False
+        inverse = pseudo_inverse(system.information, others)
+        if not float(inverse[k, k]) > 0.0:
+            deviations[k] = torch.inf
+            continue
+        curvature, pull = 1.0 / inverse[k, k], system.gradient[k].abs()
+        noise = inverse[k] @ (variance * (system.information - system.prior) + system.prior) @ inverse[k]
+        free = torch.maximum(noise, _sandwich(system, inverse, blocks)[k].square())
+        root = (pull.square() + (curvature * z).square() * free).sqrt()
+        deviations[k] = (root - pull) / curvature / z
+    return deviations
 
 
 def _without_effect(names: tuple[str, ...], scaled: Tensor, lengths: Tensor) -> tuple[Direction, ...]:

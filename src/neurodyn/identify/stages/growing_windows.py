@@ -472,7 +472,7 @@ class Fitting:
         return Searched(residuals, self.start(residuals), end, nothing, nothing[:, 0], costs)
 
     def finish(self, searched: Searched) -> Searched:
-        """Search the kept stage of a result further with short steps of the engine; return it with `Searched.shifts`."""
+        """Search the kept stage of a result further with short steps of the engine; return `Searched.shifts`, too."""
         even = math.lcm(self.model.engine.substeps, 2)  # half as many have to be whole, and hold a log's commands
         substeps = math.ceil(self.spec.dt / _FINE / even) * even
         given = self.settings.substeps is not UNSET or self._measured is not None

@@ -166,7 +166,6 @@ def _with_bodies(model: FitModel, place: str) -> FitModel:
 
 
 OTHER_BODIES = StructureKind(
-    "other centres of mass and inertias of the links of", _bodies, _with_bodies, lambda _, __, step: dict(step),
-    ("bodies.mass",),
+    "other centres of mass and inertias of the links of", _bodies, _with_bodies, lambda *_: {}, ("bodies.mass",),
     last=True,
 )  # fmt: skip

@@ -7,7 +7,8 @@ much a Gauss-Newton step over the coordinates C of the fit and the columns K of 
 
 $$\tfrac12 g_{CK}^T H_{CK}^{-1} g_{CK} - \tfrac12 g_C^T H_C^{-1} g_C$$
 
-The best ones are fitted, and kept if they are better on held-out windows.
+A large fit rolls that step out, as far from the optimum less may come true. The best ones are fitted, and kept if they
+are better on held-out windows.
 """
 
 import math
@@ -330,14 +331,27 @@ def _screened(
                     for bound, end in ((wide.lower, -torch.inf), (wide.upper, torch.inf)))  # fmt: skip
     x = torch.cat([point.x[0], right.new_zeros(len(right) - len(wide.names))])
     shared = [*range(len(space.names)), *range(len(wide.names), len(right))]
-    before = _gain(full, right, x, lower, upper, shared)[0]
+    large = len(space.names) > _MANY
+    before, moved = _gain(full, right, x, lower, upper, shared)
+    before *= _realised(residuals, point, moved, before) if large else 1.0
     for one in candidates:
         rows = [wide.names.index(column.name) for column in one.columns]
         gain, moved = _gain(full, right, x, lower, upper, [*shared, *rows])
+        if large and gain - before >= _LEAST * now:
+            gain *= _realised(residuals, point, moved, gain)
         values = {column.name: float(column.value(moved[row])) for column, row in zip(one.columns, rows, strict=True)}
         start = STRUCTURES[one.kind].start(fitting.model, one.place, values)
         found.append((one, (gain - before) / now, start))
     return found
+
+
+def _realised(residuals: Residuals, point: Point, moved: Tensor, gain: float) -> float:
+    """Return the share of a predicted gain, at most 1, that roll-outs along the step to it have where it is best."""
+    x = point.x[0]
+    parts = torch.tensor([1.0, 0.5, 0.25], dtype=x.dtype)
+    costs = residuals.cost(point.at(residuals.space.clip(x + parts[:, None] * (moved[: len(x)] - x))))
+    predicted = max(gain, 1e-300) * (2.0 * parts - parts.square())
+    return float(((residuals.cost(point) - costs) / predicted).max().clamp(0.0, 1.0))
 
 
 def candidates_for(model: FitModel, settings: IdentificationSettings) -> list[StructureCandidate]:
@@ -400,8 +414,8 @@ def fit_with(
 ) -> tuple[Fitting, dict[FitStage, float]]:  # fmt: skip
     """Return the fit with a candidate, from where the fit without it ended, and its held-out cost by stage.
 
-    It is that of the stage that is kept (`kept_stage`). `begin` are other coordinates of the fit to begin with: what more
-    iterations found without the candidate stands in for it.
+    It is that of the stage that is kept (`kept_stage`). `begin` are other coordinates of the fit to begin with: what
+    more iterations found without the candidate stands in for it.
     """
     begin = fitting.x if begin is None else begin
     model = with_structure(fitting.model, candidate, fitting.space, fitting.settings)
