@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of drives are found on stand-ins in plain MuJoCo that have them, and none on a healthy arm."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import mujoco
 import numpy as np
 import pytest
 
+from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.stages.structure_choice import best_structure
-from neurodyn.identify.stages.structure_search import candidates_for, fit_with
+from neurodyn.identify.stages.structure_search import candidates_for, fit_with, screen
 from tests.identify import faulty_arm
 
 pytest.importorskip("newton")
@@ -62,6 +64,31 @@ def test_a_base_that_stands_askew_tilts_gravity(tmp_path: Path):
     assert min(costs.values()) < 0.7 * fitting.held_out_cost()
     found = [float(trial.space.value(f"gravity.{axis}", trial.x)) for axis in "xy"]
     assert found == pytest.approx(gravity[:2], abs=0.1)
+
+
+def test_stated_gains_are_held_where_they_are_right_and_freed_where_they_are_not(declaration: Path):
+    joints = ("shoulder", "elbow")
+    stated = {f"actuator.{joint}.{what}": value for joint, values in zip(joints, ((200.0, 8.0), (120.0, 4.0)), strict=True)
+              for what, value in zip(("kp", "kd"), values, strict=True)}  # fmt: skip
+    for factor in (1.0, 1.6):
+        store = faulty_arm.log(declaration.parent, gains=(factor,), episodes=5, frames=200)
+        model = replace(faulty_arm.fit_model(declaration, store), stated=stated).in_prior_deviations(
+            faulty_arm.SETTINGS
+        )
+        assert model.space is not None
+        assert not set(stated) & set(model.space.names)
+        fitting, _ = best_structure([model], store, faulty_arm.SETTINGS, 1)
+        fitting.refine(fitting.stages[0])
+        best, gain, start = next(one for one in screen(fitting, [fitting.stages[0]]) if one[0].kind == "gains")
+        if factor == 1.0:
+            assert gain < 0.02
+            continue
+        trial, _ = fit_with(fitting, best, start, [fitting.stages[0]])
+        assert trial.held_out_cost() < 0.5 * fitting.held_out_cost()
+    named = AdaptationSettings(quantities=("*", "actuator.elbow.kp"))
+    space = model.in_prior_deviations(named).space
+    assert space is not None
+    assert ("actuator.elbow.kp" in space.names, "actuator.shoulder.kp" in space.names) == (True, False)
 
 
 def test_gains_of_a_placeholder_begin_where_the_log_is_predicted(declaration: Path):

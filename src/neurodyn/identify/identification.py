@@ -71,6 +71,7 @@ from neurodyn.identify.ladder.rungs import (
 )
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.logs import check_log
+from neurodyn.identify.motors import stated_gains
 from neurodyn.identify.next_motion import can_be_moved, next_motion
 from neurodyn.identify.result import (
     IdentificationFigures,
@@ -180,6 +181,8 @@ class _Identification:
         behind = problem.robot is not self.declared
         recorded = tuple(problem.store.header.parameters) if problem.store.header.of_robot else ()
         declared = FitModel.declared(problem.robot, problem.name, settings, recorded, part_count(problem.store.header))
+        stated = stated_gains(problem.robot, problem.store.header, settings.drives)
+        declared = replace(declared, stated={one: value for one, value in stated.items() if one in declared.nominal})
         quantities, asked = declared.nominal, problem.parameters
         coupled = bool(settings.quantities) or is_coupled(problem.robot, declared.mechanism, quantities, asked)
         self.sensing = LogSensors.of(

@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from neurodyn.core.description.drive import ACTUATOR, DRIVE_KINDS, Drive
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import CONTROL, Delay
+from neurodyn.data.header import CONTROL, Delay, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.robots import Robot
 from neurodyn.robots.data import as_logged
@@ -48,6 +48,22 @@ def longest_delay(measured: Delay | None) -> float:
     if measured is None or not measured.usable:
         return LONGEST_DELAY
     return max(LONGEST_DELAY, min(_REACH * (measured.seconds - measured.applied) + _MORE, _FARTHEST))
+
+
+def stated_gains(robot: Robot, header: StoreHeader, given: Mapping[str, Drive]) -> dict[str, float]:
+    """Return the gains of PD drives that the map of a log states, by name of the quantity; none if drives are `given`.
+
+    They are numbers of a configuration, where those of a robot's file are often placeholders.
+    """
+    if header.spec.control_kind != "target" or not header.drives or given:
+        return {}
+    return {
+        f"{ACTUATOR}{joint}.{what}": value
+        for joint, drive in robot.drives.items()
+        if drive.kind == "pd"
+        for what, value in (("kp", drive.kp), ("kd", drive.kd))
+        if value
+    }
 
 
 def with_named_motors(robot: Robot, asked: Sequence[str]) -> Robot:

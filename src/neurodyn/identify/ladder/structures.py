@@ -6,8 +6,8 @@ neither declared nor measured.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -26,7 +26,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.identify.settings import IdentificationSettings
-from neurodyn.identify.unknowns.quantities import free_space, in_air
+from neurodyn.identify.unknowns.quantities import free_space, in_air, matching
 from neurodyn.identify.unknowns.search_space import PAYLOAD, Coordinate, CoordinateSpace, inertial_quantities
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import Robot
@@ -152,6 +152,7 @@ class FitModel:
         carrier: Joint of the link with a payload; empty for the floating base, if there is one.
         more: Further coordinates of the structure.
         recorded: Quantities that the log gives by run, which are free but not fitted.
+        stated: Values that the log's map states exactly, which are held unless one asks for them by name.
     """
 
     robot: Robot
@@ -167,6 +168,7 @@ class FitModel:
     carrier: str = ""
     more: tuple[Coordinate, ...] = ()
     recorded: tuple[str, ...] = ()
+    stated: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def declared(
@@ -217,11 +219,22 @@ class FitModel:
     ) -> "FitModel":
         """Return this robot with the free quantities of `quantities.free_space`, and `spare` ones beside them."""
         declared, asked = self.nominal, tuple(asked) or self.asked
+        named = (*(one for one in settings.quantities if one != "*"), *settings.prior, *asked)
+        known = {one: value for one, value in self.stated.items() if not any(matching(text, [one]) for text in named)}
         space = free_space(
-            self.robot, self.mechanism, declared, settings.quantities, asked, settings.prior, settings.known,
+            self.robot, self.mechanism, declared, settings.quantities, asked, settings.prior,
+            known | settings.known,
             more=self.more, carrier=self.carrier, spare=spare, recorded=self.recorded,
         )  # fmt: skip
         return replace(self.with_space(space), asked=asked)
+
+    def with_stated(self, names: Collection[str], settings: IdentificationSettings) -> "FitModel":
+        """Return this robot with only some of the stated values held, for the same compiled program."""
+        assert self.space is not None
+        stated = {name: value for name, value in self.stated.items() if name in names}
+        kept = replace(self, stated=stated).in_prior_deviations(settings, spare=self.space.quantities)
+        assert kept.space is not None
+        return kept.with_space(kept.space.with_widths(self.space.widths))
 
     def with_space(self, space: CoordinateSpace) -> "FitModel":
         """Return this robot with other coordinates."""

@@ -97,6 +97,18 @@ LOADED_FRICTION = StructureKind(
 )  # fmt: skip
 
 
+def _gains(model: FitModel) -> list[StructureCandidate]:
+    assert model.space is not None
+    held = tuple(one for one, _ in model.space.known if one.name in model.stated)
+    return [StructureCandidate("gains", EVERY, held)] if held else []
+
+
+STATED_GAINS = StructureKind(
+    "gains other than stated in the drive of", _gains, lambda model, _: replace(model, stated={}),
+    lambda _, __, step: dict(step), ("actuator.kp", "actuator.kd"),
+)  # fmt: skip
+
+
 _TILT = 0.05
 """Prior deviation of the tilt of a base [rad]."""
 

@@ -319,11 +319,18 @@ class Fitting:
         cost, self.x = min(ends, key=lambda end: end[0])
         return cost / count
 
-    def scan(self) -> None:
-        """Begin with other gains where declared ones are placeholders (`gain_scan`)."""
+    def scan(self) -> "Fitting":
+        """Return a fit that begins with other gains where declared ones are placeholders (`gain_scan`).
+
+        Stated gains stay held unless the log tells that they are no better.
+        """
+        if self.model.stated:
+            freed = self.with_model(self.model.with_stated((), self.settings))
+            begun = freed.x
+            return freed if not torch.equal(freed.scan().x, begun) else self
         before, last = self.x, self.stages[-1]
         if not (joints := guessed_gains(self.space)):
-            return
+            return self
         few = msgspec.structs.replace(last, windows=min(last.windows, self.settings.screen))
         residuals = self.residuals(self.windows(Split.TRAIN, few))
 
@@ -334,6 +341,7 @@ class Fitting:
         self.space, self.x = scan_gains(self.space, self.x, joints, cost)
         self.model = self.model.with_space(self.space)
         self._starts = [torch.where(self.x == before, one, self.x) for one in self._starts]
+        return self
 
     def with_model(self, model: FitModel) -> "Fitting":
         """Return a fit of another structure to the same log, in the same scale."""

@@ -83,7 +83,7 @@ def fit_in_stages(
     tree: dict[str, Any] = {"x": fitting.x, "scale": fitting.scale, "structure": number, "ends": fitting.ends}
     found: dict[str, Any] = {
         "costs": dict(searched.stages), "kept": [[one.kind, one.place] for one in structures.kept],
-        "widths": fitting.space.widths, "substeps": fitting.model.engine.substeps,
+        "stated": list(fitting.model.stated), "widths": fitting.space.widths, "substeps": fitting.model.engine.substeps,
         "tried": [to_dict(one) for one in structures.tried],
     }  # fmt: skip
     if fitting.before is not None:
@@ -108,6 +108,8 @@ def _read(
 ) -> StagedFit:  # fmt: skip
     saved, stages = artifacts.read_tree(run / "state", STATE), artifacts.read_json(run / "state" / _STAGES)
     model = models[int(saved["structure"])]
+    if model.stated:
+        model = model.with_stated(stages.get("stated", model.stated), settings)
     for kind, place in stages.get("kept", ()):
         assert model.space is not None
         model = with_structure(model, StructureCandidate(kind, place, ()), model.space, settings)

@@ -25,7 +25,7 @@ def best_structure(
     plain, elastic = ([one for one in models if bool(one.mechanism.hidden) == bends] for bends in (False, True))
     kept = Fitting(plain[0], store, settings, threads, report)
     if len(models) == 1:  # others would begin with priors of another width
-        kept.scan()
+        kept = kept.scan()
     cost, rigid = kept.screen(), None
 
     def better(number: int, among: Sequence[FitModel]) -> bool:

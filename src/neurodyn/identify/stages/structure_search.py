@@ -32,7 +32,7 @@ from neurodyn.identify.ladder.rungs import held_out_errors, held_out_windows, no
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import TriedStructure
 from neurodyn.identify.settings import FitStage, IdentificationSettings
-from neurodyn.identify.stages.drive_structures import ELASTIC_JOINT, LOADED_FRICTION, TILTED_BASE
+from neurodyn.identify.stages.drive_structures import ELASTIC_JOINT, LOADED_FRICTION, STATED_GAINS, TILTED_BASE
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.structure_kinds import (
     ADDED_PAYLOAD,
@@ -67,6 +67,7 @@ _PATIENT = 25
 
 STRUCTURES: Registry[StructureKind] = Registry(
     "structure",
+    gains=STATED_GAINS,
     payload=ADDED_PAYLOAD,
     centre=MOVED_CENTRE,
     friction=LOADED_FRICTION,

@@ -377,10 +377,15 @@ class CoordinateSpace(BoxedSpace):
         return torch.stack(rows, -1) if rows else x[..., :0]
 
     def extended(self, mechanism: Mechanism, more: Sequence[Coordinate]) -> "CoordinateSpace":
-        """Return this space with further coordinates after its own, which act on the same quantities."""
+        """Return this space with further coordinates after its own, which act on the same quantities.
+
+        Those that were known are so no longer.
+        """
+        free = {one.name for one in more}
         return CoordinateSpace(
-            mechanism, (*self.coordinates, *more), self._limbs, self._declared, known=self.known, carrier=self.carrier,
-            spare=self.quantities, recorded=self._recorded,
+            mechanism, (*self.coordinates, *more), self._limbs, self._declared, carrier=self.carrier,
+            known=[one for one in self.known if one[0].name not in free], spare=self.quantities,
+            recorded=self._recorded,
         )  # fmt: skip
 
     @property
