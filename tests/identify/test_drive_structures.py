@@ -67,9 +67,9 @@ def test_a_base_that_stands_askew_tilts_gravity(tmp_path: Path):
 
 
 def test_stated_gains_are_held_where_they_are_right_and_freed_where_they_are_not(declaration: Path):
-    joints = ("shoulder", "elbow")
-    stated = {f"actuator.{joint}.{what}": value for joint, values in zip(joints, ((200.0, 8.0), (120.0, 4.0)), strict=True)
-              for what, value in zip(("kp", "kd"), values, strict=True)}  # fmt: skip
+    stated = {
+        "actuator.shoulder.kp": 200.0, "actuator.shoulder.kd": 8.0, "actuator.elbow.kp": 120.0, "actuator.elbow.kd": 4.0
+    }  # fmt: skip
     for factor in (1.0, 1.6):
         store = faulty_arm.log(declaration.parent, gains=(factor,), episodes=5, frames=200)
         model = replace(faulty_arm.fit_model(declaration, store), stated=stated).in_prior_deviations(
