@@ -63,6 +63,11 @@ def chosen_episodes(store: Store, split: int) -> np.ndarray:
     return chosen
 
 
+def failing_episodes(store: Store, episodes: np.ndarray, least: int) -> np.ndarray:
+    """Return which of the episodes ended in failure after at least `least` frames."""
+    return episodes[(store.status[episodes] == Status.TERMINATED) & (store.lengths[episodes] >= least)]
+
+
 def held_out_split(store: Store) -> Split:
     """Return the default split for measuring models: test, or validation if there are no test episodes."""
     return Split.TEST if len(store.episodes(Split.TEST)) else Split.VALIDATION

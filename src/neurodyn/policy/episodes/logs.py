@@ -63,6 +63,8 @@ _TRANSITIONS, ROBOT_TRANSITIONS = 200_000, 20_000
 """Default number of transitions: in simulators, on robots."""
 _SPLIT_TOGETHER, _MOST_EMPTY = 10, 5
 """Episodes of a robot that are split as one block; consecutive empty episodes after which recording fails."""
+_OF_SIMULATORS = {"dynamics": ANALYTIC, "worlds": None, "position_noise": 0.0, "velocity_noise": 0.0}
+"""Flags that a robot excludes, with their defaults."""
 _BASE: tuple[tuple[str, tuple[str, ...], str, Literal["", "world", "base"]], ...] = (
     ("base_height", ("",), "m", ""),
     ("base_orientation", ("x", "y", "z", "w"), "1", "world"),
@@ -150,7 +152,9 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
         raise InputError("--coordinates and --measured exclude each other; valid: one of them, or neither")
     require_writable(out, request.csv)
     if request.robot is not None:
-        _require_robot_alone(request)
+        for name, default in _OF_SIMULATORS.items():
+            if getattr(request, name) != default:
+                raise InputError(f"--{name.replace('_', '-')} is for simulators; leave it out with --robot")
     elif out.exists() and not request.overwrite:
         raise InputError(f"{out}: already exists; valid: another --out, or --overwrite")
     noise = {"position": request.position_noise, "velocity": request.velocity_noise}
@@ -181,13 +185,6 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
     if request.csv is not None and layout is not None:
         write_rows(Store.open(out), request.csv, layout)
     return summary
-
-
-def _require_robot_alone(request: LogPolicyRequest) -> None:
-    """Raise an InputError for flags that only apply to simulated robots."""
-    for name, default in (("dynamics", ANALYTIC), ("worlds", None), ("position_noise", 0.0), ("velocity_noise", 0.0)):
-        if getattr(request, name) != default:
-            raise InputError(f"--{name.replace('_', '-')} is for simulators; leave it out with --robot")
 
 
 def record_log(
@@ -591,10 +588,7 @@ class _Batch:
         return self.lengths >= 0
 
     def _row(self, spec: StateSpec, state: State, now: Quantities, contacts: Tensor) -> dict[str, Tensor]:
-        names, nothing = (
-            dict.fromkeys(channel.quantity for channel in spec.channels),
-            contacts.new_zeros(len(contacts), 0),
-        )
+        nothing, names = contacts[:, :0], dict.fromkeys(channel.quantity for channel in spec.channels)
         q, qd = (now["joint_position"], now["joint_velocity"]) if self._measured else (state.q, state.qd)
         sensed: dict[str, Tensor] = {}
         if self._robot is not None and self._robot.base is not None and self._robot.base.reading is not None:

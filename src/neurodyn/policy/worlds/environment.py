@@ -507,8 +507,7 @@ class PolicyEnvironment(VecEnv):
             extras["terms"] = dict(zip(end.names, end.parts.unbind(), strict=True))
             extras["log"] = {f"/reward/{name}": mean for name, mean in means}
             returns = torch.stack([end.reward, penalised, self._ones])
-            parts = self._terms_of(end) if task.implausible_reward else end.parts
-            ended = self._count(returns, parts, end, done, over=over)
+            ended = self._count(returns, self._terms_of(end), end, done, over=over)
         if over:
             extras["succeeded"] = task.succeeded(after.now, after.memory)
             if self._shows_last:
@@ -537,8 +536,9 @@ class PolicyEnvironment(VecEnv):
 
     def _terms_of(self, end: FrameEnd) -> Tensor:
         """Return the reward terms and, if there is one, the cost of implausible states, shape [terms, n]."""
-        costs = [(end.reward - end.parts.sum(0))[None]] if self.task.implausible_reward else []
-        return torch.cat([end.parts, *costs]) if costs else end.parts
+        if not self.task.implausible_reward:
+            return end.parts
+        return torch.cat([end.parts, (end.reward - end.parts.sum(0))[None]])
 
     def _count(self, returns: Tensor, terms: Tensor, end: Ending, done: Tensor, *, over: bool) -> _Ended | None:
         """Add to the sums of the current episodes, and close the episodes that are done.
