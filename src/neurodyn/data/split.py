@@ -110,8 +110,3 @@ def _even(count: int, most: int) -> np.ndarray:
         return np.arange(count)
     bounds = np.arange(most + 1) * count // most
     return bounds[:-1] + (generator(0, "even sample").random(most) * np.diff(bounds)).astype(np.int64)
-
-
-def failing_episodes(store: Store, episodes: np.ndarray, least: int) -> np.ndarray:
-    """Return which of the episodes ended in failure after at least `least` frames."""
-    return episodes[(store.status[episodes] == Status.TERMINATED) & (store.lengths[episodes] >= least)]
