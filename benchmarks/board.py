@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -256,21 +256,17 @@ def errors_of(row: Row, folder: Path, log: Path, run: Path | None, gru: Path) ->
     past = min(row.past, longest - frames[-1])
     require(past >= 0, f"{log}: its test runs are shorter than {row.seconds[-1]:g} s")
     windows = select_windows(store, Split.TEST, past + frames[-1], most=STARTS, moving=row.moving).after(past)
-    models: dict[str, Dynamics] = {
-        "declared": FitModel.declared(with_motors(robot, store), str(folder), AdaptationSettings()).dynamics(store, 1)
-    }
+    declared = FitModel.declared(with_motors(robot, store), str(folder), AdaptationSettings())
+    models: dict[str, tuple[Dynamics, Store]] = {"declared": (declared.dynamics(store, 1), store)}
     if run is not None:
-        models["any"] = open_along_log(run, str(log))[0]
-    if run is not None:
+        models["any"] = opened(run, log)
         mechanism, network = run / "mechanism", run / "network"
-        models["adapt"] = open_along_log(mechanism, str(log))[0] if mechanism.is_dir() else models["any"]
+        models["adapt"] = opened(mechanism, log) if mechanism.is_dir() else models["any"]
         if network.is_dir():
-            models["gru"] = open_along_log(network, str(log))[0]
+            models["gru"] = opened(network, log)
     if (gru / "model").is_dir():
-        models["gru"] = open_along_log(gru, str(log))[0]
-    errors = {}
-    for name, model in models.items():
-        errors[name] = compared(model, store, windows)
+        models["gru"] = opened(gru, log)
+    errors = {name: compared(*one, windows) for name, one in models.items()}
     errors |= {name: errors["declared"].baseline(name) for name in BASELINES}
     return {
         "seconds": list(row.seconds), "starts": windows.count,
@@ -281,9 +277,17 @@ def errors_of(row: Row, folder: Path, log: Path, run: Path | None, gru: Path) ->
     }  # fmt: skip
 
 
+def opened(run: Path, log: Path) -> tuple[Dynamics, Store]:
+    """Return a run's model, and the log with the values that it gives to quantities of runs."""
+    model, _, _, store = open_along_log(run, str(log))
+    return model, store
+
+
 @torch.no_grad()
 def compared(model: Dynamics, store: Store, windows: Windows) -> RolloutErrors:
-    """Roll a model out along windows."""
+    """Roll a model out along windows of a log, with the quantities of its runs in a store."""
+    if store.parameters is not None:
+        windows = replace(windows, parameters=torch.from_numpy(store.parameters)[windows.episode].double())
     path = roll_along(model, windows.to(torch.float32), recorded_environments(store, model))
     return RolloutErrors(store.header.spec, Trajectory(path.q.double(), path.qd.double()), truth_of(windows))
 

@@ -178,6 +178,10 @@ class Windows:
         }
         return replace(self, **fields)
 
+    def of_groups(self, groups: Sequence[str]) -> "Windows":
+        """Return the windows with the groups of their episodes, all in `groups`, as logs."""
+        return replace(self, origin=replace(self.source, log=self.source.group, logs=tuple(groups)))
+
     def cut(self, first: int, last: int | None = None) -> "Windows":
         """Return the frames from state `first` to state `last` (None: the last one), without a past."""
         end = self.frames if last is None else last

@@ -531,12 +531,14 @@ class RecordedEnvironments:
     ) -> "RecordedEnvironments":
         """Return environments with gravity and scene of another environment, and other poses of the scene.
 
-        Of a store, those of its parameters that are in `names` become parameters of the worlds.
+        Of a store, those of its parameters that are in `names` become parameters of the worlds; without one, those of
+        the environment have other values.
         """
         made = cls.__new__(cls)
         made._ground, made._gravity, made._device = environment.ground, environment.gravity, "cpu"
-        known = [] if store is None else list(store.header.parameters)
-        made._names = tuple(name for name in names if name in known)
+        own = () if environment.parameters is None else environment.parameters.names
+        known = list(own if store is None else store.header.parameters)
+        made._names = tuple(name for name in (own if store is None else names) if name in known)
         made._columns = [known.index(name) for name in made._names]
         return made
 

@@ -265,11 +265,13 @@ class Judgement:
         kept: Whether it is better.
         share: Its mean error, relative to that of the other one; None if no roll-out is finite for both.
         reason: Why, in one line.
+        open: Whether it is neither better nor worse beyond the spread.
     """
 
     kept: bool
     share: float | None
     reason: str
+    open: bool = False
 
 
 def judge(below: RolloutErrors, above: RolloutErrors, frames: Sequence[int], blocks: Blocks) -> Judgement:
@@ -306,4 +308,5 @@ def judge(below: RolloutErrors, above: RolloutErrors, frames: Sequence[int], blo
     needed = student_t(count - 1) * float(gain.std() / count**0.5)
     kept = float(gain.mean()) > needed
     verb = "better" if kept else "not better"
-    return Judgement(kept, share, f"{share:.2f} of the error, {verb} beyond the spread over {text} (± {needed:.2f})")
+    reason = f"{share:.2f} of the error, {verb} beyond the spread over {text} (± {needed:.2f})"
+    return Judgement(kept, share, reason, open=abs(float(gain.mean())) <= needed)

@@ -46,6 +46,7 @@ from neurodyn.evaluate.simulated import beside_simulator, by_condition, with_gro
 from neurodyn.evaluate.stability import stability
 from neurodyn.evaluate.world_model import forecast_log
 from neurodyn.identify.ladder.held_out import ALONG_LOG, FromPast
+from neurodyn.identify.ladder.own_quantities import as_adapted
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import Robot
@@ -175,6 +176,7 @@ def open_along_log(run: str | Path, data: Logs, device: str = "cpu") -> tuple[Dy
         store = on_declared_ground(robot, store)
     if robot.command != own.spec.control_kind:
         own = put_behind_drives(own, robot.drives)
+    store = as_adapted(run, store, own)
     if isinstance(past, FromPast) and isinstance(own, HybridDynamics):
         return cast(Dynamics, FromPast(own, past.context, past.noise)), "past", robot, store
     return own, "logged", robot, store

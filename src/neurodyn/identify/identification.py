@@ -59,6 +59,7 @@ from neurodyn.identify.ladder.held_out import HeldOut, run_errors
 from neurodyn.identify.ladder.initial_states import Start, estimate_starts, frames_before, start_of
 from neurodyn.identify.ladder.network_choice import NETWORK, keep_better_network
 from neurodyn.identify.ladder.network_rung import with_networks
+from neurodyn.identify.ladder.own_quantities import own_quantities, with_groups
 from neurodyn.identify.ladder.references import TrainedReference, train_gru
 from neurodyn.identify.ladder.rungs import (
     DECLARED,
@@ -526,12 +527,20 @@ class _Identification:
     ) -> tuple[IdentificationFigures, HybridDynamics]:
         """Climb the ladder: add what it tells to the results, and return the model of the highest rung kept."""
         settings, store, spec = self.settings, self.problem.store, self.problem.robot.spec
+        grouped = self.fitting is not None and self.fitting.groups
+        own = own_quantities(fit.searched.residuals, fit.searched.point) if grouped else None
+        first = self.model.undelayed
+        declared = (first if own is None else replace(first, free=())).dynamics(
+            store, self.threads, device=self.problem.device
+        )
+        if own is not None:  # the declaration has one value for all
+            store = with_groups(store, own)
         past = (
             past_frames(fit.dynamics, settings, store) if settings.stages else self.history * bool(fit.dynamics.memory)
         )
-        declared = self.model.undelayed.dynamics(store, self.threads, device=self.problem.device)
         rungs: dict[str, HybridDynamics] = {DECLARED: declared, IDENTIFIED: fit.dynamics}
-        ladder = Ladder(store, past, settings, fit.noise if self.start == "past" else None)
+        values = int(fit.determined.sum()) + (0 if own is None else len(own.names) * (len(own.groups) - 1))
+        ladder = Ladder(store, past, settings, fit.noise if self.start == "past" else None, values)
         remaining = ladder.unexplained(fit.dynamics, fit.noise)
         model = fit.model if fit.model.space is None else fit.model.trim(fit.searched.point.x[0])
         with stage(0.5, 0.6, "reference"):
@@ -586,6 +595,7 @@ class _Identification:
         figures = msgspec.structs.replace(
             figures, horizons=list(climb.seconds), rungs=entries, chosen=chosen, unexplained=after, start=self.start,
             unexplained_before=before, log=log, next=UNSET if motion is None else motion, references=climb.references,
+            own=UNSET if own is None else own,
         )  # fmt: skip
         findings = doubts_about(
             Evidence(figures, fit.model, store, climb, rungs[DECLARED], dynamics, past, fit.noise, influences)

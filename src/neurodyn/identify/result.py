@@ -447,6 +447,27 @@ class DelayFigures(Record, frozen=True):
     shift: float = 0.0
 
 
+class OwnQuantities(Record, frozen=True):
+    """Quantities with a value of their own in each group of runs (`identify.ladder.own_quantities`).
+
+    Attributes:
+        names: The quantities of the engine.
+        groups: Their values by group.
+        scale: Errors of positions and velocities that the fit leaves, shape [2 nv].
+        noise: Noise of the log's positions and velocities, shape [2 nv].
+    """
+
+    names: list[str]
+    groups: dict[str, list[float]]
+    scale: list[float]
+    noise: list[float]
+
+    @property
+    def usual(self) -> list[float]:
+        """The mean over groups."""
+        return [sum(values) / len(values) for values in zip(*self.groups.values(), strict=True)]
+
+
 class IdentificationFigures(Record, frozen=True):
     """Content of identification.json, and of adaptation.json.
 
@@ -503,6 +524,7 @@ class IdentificationFigures(Record, frozen=True):
         verdict: "ok", or why the model is unreliable; UNSET in results of earlier versions.
         findings: The findings behind the verdict, worst first; those that are ok are left out.
         references: Models beside the ladder, such as the baselines; at the same horizons, from the same windows.
+        own: Quantities with values of their own in each group of runs; UNSET if none differ.
     """
 
     robot: str
@@ -556,6 +578,7 @@ class IdentificationFigures(Record, frozen=True):
     references: list[Reference] = msgspec.field(default_factory=list)
     network: str = ""
     start: str = "logged"
+    own: OwnQuantities | UnsetType = UNSET
 
     def judged(self, findings: list[Finding]) -> Self:
         """Return the results with findings and their verdict."""

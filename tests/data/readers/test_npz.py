@@ -51,6 +51,15 @@ def test_arrays_may_be_named_with_brackets(tmp_path):
     assert np.allclose(store.episode(0)[0], smooth_motion(0.02 * np.arange(101))[0], atol=1e-6)
 
 
+def test_runs_of_the_other_side_are_mirrored(npz_file):
+    plain, mirrored = read(npz_file), read(npz_file, mirrored_runs=["run[12]"])
+    for episode, sign in enumerate((1.0, -1.0, -1.0)):
+        for one, other in zip(mirrored.episode(episode), plain.episode(episode), strict=True):
+            assert np.array_equal(one, sign * other)
+    with pytest.raises(InputError, match=r"mirrored_runs 'run9' fits no run; valid: "):
+        read(npz_file, mirrored_runs=["run9"])
+
+
 def test_selection_of_groups_and_runs(npz_file):
     assert read(npz_file, select_groups=["ev*"]).header.runs == ("run0", "run2")
     assert read(npz_file, select_runs=["run[12]"]).header.runs == ("run1", "run2")

@@ -234,6 +234,8 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         run_names: npz: array of the names of runs.
         select_groups: Patterns (with * and ?) of the groups to read; empty for all.
         select_runs: Patterns (with * and ?) of the runs to read; empty for all.
+        mirrored_runs: Patterns of the runs in which the robot's other side is at work, such as the other stance leg:
+            positions, velocities and controls of all joints change their sign.
         delimiter: CSV: separator of columns.
         comment: CSV: start of a comment line.
     """
@@ -273,6 +275,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     run_names: str | None = None
     select_groups: tuple[str, ...] = ()
     select_runs: tuple[str, ...] = ()
+    mirrored_runs: tuple[str, ...] = ()
     delimiter: str = ","
     comment: str = "#"
 
@@ -300,6 +303,9 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
             raise ValueError("q and floating are both empty; name the columns of the positions")
         if self.drives and self.control_kind != "target":
             raise ValueError("drives are given, but controls are torques; valid with them: control_kind: target")
+        if self.mirrored_runs and (self.floating or self.measured):
+            raise ValueError("mirrored_runs are given, but a mirror image of a base or of sensors is no change of "
+                             "signs; valid with them: joints alone")  # fmt: skip
         for name, one in self.measured.items():
             one.stream(name)
         if any(not column.columns for column in coordinates):

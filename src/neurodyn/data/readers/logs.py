@@ -4,6 +4,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Literal
@@ -17,7 +18,7 @@ from neurodyn.core.description.drive import ACTUATOR
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.sensors import stream_columns
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError, describe_os_error, notice
+from neurodyn.core.errors import InputError, describe_os_error, nearest, notice
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell, tracked
 from neurodyn.core.provenance import package_versions
@@ -28,7 +29,7 @@ from neurodyn.data.header import CONTROL, Delay, Split, Status, StoreHeader, epi
 from neurodyn.data.log_checks import check_log
 from neurodyn.data.readers.alignment import Alignment, measure, velocity_delay
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, recognise
-from neurodyn.data.readers.raw import RawRun, Survey
+from neurodyn.data.readers.raw import RawRun, Survey, mirrored
 from neurodyn.data.readers.resample import check_rate, control_in_parts, frame_times, resample, segments
 from neurodyn.data.readers.sensor_columns import measured_streams
 from neurodyn.data.readers.streams import read_source
@@ -193,7 +194,7 @@ def read_runs(file: Path, columns: ColumnMap, spec: StateSpec) -> Iterator[RawRu
         runs = reader(file, columns, spec)
     for run in runs:
         check_rate(run, columns, spec.dt, str(file))
-        yield run
+        yield mirrored(run, columns)
 
 
 def _format(file: Path, columns: ColumnMap) -> str:
@@ -243,6 +244,10 @@ def _collect(
         raise InputError(several + "; ".join(troubles))
     if not survey.runs:
         raise InputError(f"{files[0]}: no run is selected; check select_groups and select_runs of the column map")
+    unknown = [one for one in columns.mirrored_runs if not any(fnmatchcase(name, one) for name in survey.runs)]
+    if unknown:
+        near = nearest(unknown[0], survey.runs)
+        raise InputError(f"{where}: mirrored_runs {unknown[0]!r} fits no run; valid: {near}")
     conversion.finish()
     if not conversion.episodes:
         raise InputError(

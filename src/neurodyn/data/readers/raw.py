@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 import numpy as np
@@ -84,6 +84,13 @@ def parse_split(value: object, where: str) -> Split:
         if text in {str(int(split)), f"{int(split)}.0", split.name.lower()}:
             return split
     raise InputError(f"{where}: unknown split {value!r}; valid: 0 or train, 1 or validation, 2 or test")
+
+
+def mirrored(run: RawRun, columns: ColumnMap) -> RawRun:
+    """Return a run with the signs of all joints changed, if the column map names it among the mirrored ones."""
+    if not any(fnmatchcase(run.name, pattern) for pattern in columns.mirrored_runs):
+        return run
+    return replace(run, q=-run.q, qd=None if run.qd is None else -run.qd, control=-run.control)
 
 
 _STEPS = 1 << 20

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 
 import torch
+from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.description.parameter import student_t
@@ -213,8 +214,9 @@ def the_log_is_strange(evidence: FitEvidence) -> Iterator[Finding]:
 
 
 def logs_disagree(evidence: FitEvidence) -> Iterator[Finding]:
-    """Doubt one model of logs that differ from one another."""
-    yield from of_differences(evidence.figures.differences)
+    """Doubt one model of logs that differ from one another, unless it has values of each."""
+    if evidence.figures.own is UNSET:
+        yield from of_differences(evidence.figures.differences)
 
 
 def one_run_is_different(evidence: Evidence) -> Iterator[Finding]:

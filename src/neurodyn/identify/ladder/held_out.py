@@ -67,8 +67,10 @@ class FromPast:
             frames = context.torque.shape[1]
             q, qd, control = (x.double() for x in (context.q, context.qd, context.torque))
             ground = None if environment is None or environment.ground is None else environment.ground.pose
+            own = None if environment is None or environment.parameters is None else environment.parameters.numbers
             past = Windows(
                 q, qd, control, ground=None if ground is None else ground.double(),
+                parameters=None if own is None else own.double().expand(len(q), -1),
                 parts=None if context.parts is None else context.parts.double(),
             ).after(frames)  # fmt: skip
             where = None if environment is None else RecordedEnvironments.like(environment)

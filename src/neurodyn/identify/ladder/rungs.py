@@ -35,6 +35,8 @@ from neurodyn.identify.result import Reference, Rung, UnexplainedCoordinate
 from neurodyn.identify.settings import IdentificationSettings
 
 DECLARED, IDENTIFIED, NETWORKS = "declared", "identified", "networks"
+_EPISODES_PER_QUANTITY = 2
+"""Training episodes for each fitted quantity from which on they settle what validation episodes leave open."""
 FRAMES = 3
 """Frames of the roll-outs whose errors are reported as unexplained."""
 
@@ -158,12 +160,14 @@ class Ladder:
         past: Frames before a window in which motors settle.
         settings: Settings of the identification.
         noise: Noise of the sensors if initial states are estimated from past positions; None if they are as logged.
+        fitted: Number of fitted quantities of the identified rung; 0 for many.
     """
 
     store: Store
     past: int
     settings: IdentificationSettings
     noise: Noise | None = None
+    fitted: int = 0
 
     def climb(self, rungs: Mapping[str, HybridDynamics], beside: Sequence[TrainedReference] = ()) -> Climb:
         """Judge models, from the declaration up, on validation episodes; also report test episodes.
@@ -191,6 +195,8 @@ class Ladder:
             judgement = Judgement(True, 1.0, "as declared")
             if best is not None:
                 judgement = judge(best, own, frames, blocks_of(windows))
+                if judgement.open and name == IDENTIFIED:
+                    judgement = self._judged_on_more(judgement, rungs[DECLARED], dynamics, past, seconds)
             entries.append(
                 Rung(
                     name=name, kept=judgement.kept, reason=judgement.reason, errors=own.by_group(frames),
@@ -225,6 +231,21 @@ class Ladder:
         windows, frames = held_out_windows(store, Split.VALIDATION, past, seconds, self.settings.rollouts_each)
         own = self._errors(dynamics, windows)
         return any(judge(own, one.errors(store, windows), frames, blocks_of(windows)).kept for one in beside)
+
+    def _judged_on_more(
+        self, judgement: Judgement, below: HybridDynamics, above: HybridDynamics, past: int, seconds: Sequence[float]
+    ) -> Judgement:  # fmt: skip
+        """Return a judgement that validation episodes leave open, as training episodes settle it.
+
+        The fit saw these; but of few quantities beside many episodes, its errors there are hardly too small.
+        """
+        count = len(self.store.episodes(Split.TRAIN))
+        if not self.fitted or count < _EPISODES_PER_QUANTITY * self.fitted:
+            return judgement
+        windows, frames = held_out_windows(self.store, Split.TRAIN, past, seconds, self.settings.rollouts_each)
+        before, after = (self._errors(one, windows) for one in (below, above))
+        more = judge(before, after, frames, blocks_of(windows))
+        return replace(more, reason=f"{judgement.reason}; on training episodes {more.reason}")
 
     @torch.no_grad()
     def _errors(self, dynamics: HybridDynamics, windows: Windows) -> RolloutErrors:

@@ -12,6 +12,7 @@ residuals correlated within stretches of a log, rejects that all logs have one v
 quantities and pairs of logs.
 """
 
+import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from torch import Tensor
 from neurodyn.core.description.parameter import student_t
 from neurodyn.core.verdict import Finding
 from neurodyn.data.header import Split
+from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
 from neurodyn.identify.confidence.certainty import value_of, varying
@@ -266,28 +268,50 @@ class _Solution:
     own: Tensor
 
 
-def let_differ(fitting: Fitting, searched: Searched) -> Searched:
+def let_differ(fitting: Fitting, searched: Searched) -> tuple[Fitting, Searched]:
     """Let quantities that differ between logs vary between them, if held-out windows clearly ask for it.
 
     A model that lacks a part differs between logs of different motions, too: only a cost of held-out windows that falls
-    by the share `structure_gain` says that the robot does.
+    by the share `structure_gain` says that the robot does. Logs are runs, or else their groups: another stance leg,
+    another load.
 
     Args:
-        fitting: The fit by stages, changed in place.
+        fitting: The fit by stages.
         searched: Its result.
+
+    Returns:
+        The fit that is kept, and its result.
     """
+    if (further := _with_differences(fitting, fitting, searched)) is not None:
+        return further
+    if not fitting.per_log and (groups := shared_groups(fitting.store)):
+        grouped = copy.copy(fitting)
+        grouped.groups = groups
+        further = _with_differences(fitting, grouped, grouped.end(dict(searched.stages)))
+    return (fitting, searched) if further is None else further
+
+
+def shared_groups(store: Store) -> tuple[str, ...]:
+    """Return the groups of a log's runs, if there are several and all episodes of each split belong to them."""
+    names, parts = store.header.groups, [store.group[episodes_of(store, s)] for s in (Split.TRAIN, Split.VALIDATION)]
+    whole = set(range(len(names)))
+    return tuple(names) if 1 < len(names) <= MOST_LOGS and all(set(one.tolist()) == whole for one in parts) else ()
+
+
+def _with_differences(before: Fitting, fitting: Fitting, searched: Searched) -> tuple[Fitting, Searched] | None:
+    """Return the fit with what differs between its logs, and its result; None if it is no better than another fit."""
     comparison = LogComparison.of(fitting.store, searched.residuals, searched.point)
     found = [] if comparison is None else [one.name for one in comparison.differing(new=True)]
     if not (new := [name for name in found if name not in fitting.per_log]):
-        return searched
-    before = fitting.kept
-    fitting.vary(new)
-    further = fitting.again(dict(searched.stages))
-    unseen = set(fitting.windows(Split.VALIDATION, fitting.stages[-1]).logs) - set(fitting.local)
-    if not unseen and fitting.held_out_cost() < (1.0 - fitting.settings.structure_gain) * before.cost:
-        return further
-    fitting.restore(before)
-    return searched
+        return None
+    trial, before = copy.copy(fitting), copy.copy(before)
+    trial.vary(new)
+    # One value for all groups may have kept long windows from fitting.
+    further = trial.run() if trial.groups else trial.again(dict(searched.stages))
+    unseen = set(trial.windows(Split.VALIDATION, trial.stages[-1]).logs) - set(trial.local)
+    before.scale = trial.scale
+    better = trial.held_out_cost() < (1.0 - trial.settings.structure_gain) * before.held_out_cost()
+    return (trial, further) if better and not unseen else None
 
 
 def of_differences(differences: Sequence[LogDifference]) -> list[Finding]:

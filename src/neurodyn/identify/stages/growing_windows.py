@@ -100,6 +100,7 @@ class Fitting:
         environments: Ground and gravity of windows.
         per_log: Coordinates that vary between logs, with the standard deviation of the difference.
         local: Their values in each log, by its name, in these deviations, shape [coordinates that vary].
+        groups: Groups of runs that count as logs; empty for each run by itself.
         ends: Coordinates at the ends of the stages, shape [stages, n].
         before: Coordinates that a fit to an earlier estimate of the base found, shape [n]; None for none.
     """
@@ -139,6 +140,7 @@ class Fitting:
             self._starts.append(measured)
         self.per_log = self._varying(settings.per_log)
         self.local: dict[str, Tensor] = {}
+        self.groups: tuple[str, ...] = ()
         self.ends = self.x[None]
         self.before: Tensor | None = None
         early = [not name.endswith(LIMITS) for name in self.space.names]
@@ -251,7 +253,7 @@ class Fitting:
         most = most_windows(stage, frames, self._recorded(split), self._seconds())
         whole = self.past + frames
         windows = select_windows(self.store, split, whole, most=most, moving=settings.moving, seed=settings.seed)
-        return windows.after(self.past)
+        return (windows.of_groups(self.groups) if self.groups else windows).after(self.past)
 
     def shares_with(self, seconds: float) -> tuple[float, float]:
         """Return what a fit to this log and a further one of some `seconds` sees of them.

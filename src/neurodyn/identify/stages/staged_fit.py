@@ -76,7 +76,7 @@ def fit_in_stages(
     if settings.structures:
         structures.run(first.stages)
     fitting = structures.fitting
-    searched = let_differ(
+    fitting, searched = let_differ(
         fitting, first if structures.costs in ({}, dict(first.stages)) else fitting.end(structures.costs)
     )
     searched = fitting.finish(searched)
@@ -91,7 +91,7 @@ def fit_in_stages(
     if other is not None:
         tree |= {"rigid": other.x, "rigid_structure": _index(models, other.model)}
     if fitting.local:
-        found |= {"per_log": fitting.per_log, "logs": list(fitting.local)}
+        found |= {"per_log": fitting.per_log, "logs": list(fitting.local), "groups": list(fitting.groups)}
         tree["local"] = torch.stack(list(fitting.local.values()))
     artifacts.write_json(run / "state" / _STAGES, found)
     artifacts.write_tree(run / "state", STATE, tree)
@@ -119,7 +119,7 @@ def _read(
     fitting.x, fitting.scale = saved["x"], saved["scale"]
     fitting.ends = saved.get("ends", saved["x"][None])
     fitting.before = saved.get("before")
-    fitting.per_log = stages.get("per_log", {})
+    fitting.per_log, fitting.groups = stages.get("per_log", {}), tuple(stages.get("groups", ()))
     fitting.local = dict(zip(stages.get("logs", ()), saved.get("local", ()), strict=False))
     if (substeps := stages.get("substeps", fitting.model.engine.substeps)) != fitting.model.engine.substeps:
         fitting.shorten_steps(substeps)

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Quantities with values of their own in each group of runs: fitted, rolled out, and told by a run's first second."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+
+from neurodyn.core.errors import Notice
+from neurodyn.data.header import Split, Status, StoreHeader, episode_table
+from neurodyn.data.mixture import join_stores
+from neurodyn.data.store import Store
+from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.evaluate.run import open_along_log
+from neurodyn.identify import adapt
+from neurodyn.identify.ladder.own_quantities import with_groups, with_own
+from neurodyn.identify.ladder.rungs import held_out_errors, held_out_windows
+from neurodyn.identify.result import OwnQuantities, read_adaptation
+from neurodyn.identify.stages.agreement import shared_groups
+from tests.identify.pendulum import SPEC, dynamics, values, windows
+from tests.identify.stand_ins import DAMPING, cartpole_log, worn_cartpole
+from tests.identify.test_agreement import OTHER, SETTINGS
+
+DAMPINGS = {"left": 0.05, "right": 0.4}
+OWN = OwnQuantities(
+    names=["elbow.damping"], groups={name: [value] for name, value in DAMPINGS.items()}, scale=[2e-3] * 2 + [2e-2] * 2,
+    noise=[2e-3] * 2 + [2e-2] * 2,
+)  # fmt: skip
+
+
+def pendulum_log(dampings: dict[str, float], frames: int = 120) -> Store:
+    """Two runs of each group of pendulums with another damping in the elbow, one for the fit, one held out."""
+    model, parts = dynamics("elbow.damping"), []
+    for seed, damping in enumerate(dampings.values()):
+        parts.append(windows(model, {"elbow.damping": damping}, count=2, frames=frames, seed=seed))
+    rows = [
+        np.concatenate([part.q[k], part.qd[k], np.concatenate([part.control[k], part.control[k, -1:]])], 1)
+        for part in parts
+        for k in range(2)
+    ]
+    group = np.repeat(np.arange(len(dampings)), 2)
+    table = episode_table(
+        [frames] * len(rows), group=group, run=np.arange(len(rows)), split=[Split.TRAIN, Split.VALIDATION] * len(parts),
+        status=Status.LOG,
+    )  # fmt: skip
+    header = StoreHeader(
+        spec=SPEC, source="log", groups=tuple(dampings), runs=tuple(f"run {k}" for k in range(len(rows)))
+    )
+    return Store(header, np.concatenate(rows).astype(np.float32), table)
+
+
+def errors(store: Store) -> float:
+    model = dynamics("elbow.damping")
+    model.physical.set_values(values(model, {"elbow.damping": OWN.usual[0]}))
+    held_out, frames = held_out_windows(store, Split.VALIDATION, 0, (0.5,), 20)
+    return float(held_out_errors(model, store, held_out).errors[:, frames[0] - 1].mean())
+
+
+def test_each_group_rolls_out_with_its_own_values():
+    store = pendulum_log(DAMPINGS)
+    known = with_groups(store, OWN)
+    assert known.header.parameters == {"elbow.damping": pytest.approx(0.225)}
+    assert known.parameters is not None
+    assert known.parameters[:, 0].tolist() == pytest.approx([0.05, 0.05, 0.4, 0.4])
+    assert errors(known) < 0.2 * errors(store)
+
+
+def test_a_run_of_no_known_group_begins_after_the_second_that_tells_its_values():
+    store = pendulum_log({"left": 0.05, "other": 0.3})
+    known, fitted = with_own(store, OWN, dynamics("elbow.damping"))
+    assert list(fitted) == ["run 2", "run 3"]
+    assert known.parameters is not None
+    assert known.parameters[:2, 0].tolist() == pytest.approx([0.05, 0.05])
+    assert known.parameters[2:, 0].tolist() == pytest.approx([0.3, 0.3], abs=0.06)
+    assert known.lengths.tolist() == [120, 120, 70, 70]
+    assert np.array_equal(known.episode(2)[0], store.episode(2)[0][50:])
+    short, nothing = with_own(pendulum_log({"other": 0.3}, frames=80), OWN, dynamics("elbow.damping"))
+    assert nothing == {}
+    assert short.parameters is not None
+    assert short.parameters[:, 0].tolist() == pytest.approx([0.225, 0.225])
+
+
+def test_groups_are_shared_if_fit_and_validation_hold_all_of_them():
+    store = pendulum_log(DAMPINGS)
+    assert shared_groups(store) == ("left", "right")
+    assert shared_groups(store.select([0, 1, 2])) == ()
+    assert shared_groups(replace(store, header=msgspec.structs.replace(store.header, groups=()))) == ()
+
+
+@pytest.mark.slow
+def test_adapt_gives_groups_of_runs_values_of_their_own(tmp_path: Path):
+    stores = [
+        cartpole_log(tmp_path / f"{name}.h5", worn_cartpole(damping=damping), seed=seed)
+        for seed, (name, damping) in enumerate({"left": DAMPING, "right": OTHER}.items())
+    ]
+    joined = join_stores(stores, ["left", "right"])
+    table = joined.table.copy()
+    table["group"], table["run"] = table["run"], np.arange(len(table))
+    runs = tuple(f"run {k}" for k in range(len(table)))
+    header = msgspec.structs.replace(joined.header, groups=("left", "right"), runs=runs)
+    log = replace(joined, header=header, table=table)
+    log.write(tmp_path / "log.h5")
+    out = tmp_path / "run"
+    adapt("cartpole", tmp_path / "log.h5", out, settings=SETTINGS, threads=1)
+    figures = read_adaptation(out)
+    assert figures is not None
+    own = figures.own
+    assert isinstance(own, OwnQuantities)
+    k = own.names.index("hinge.damping")
+    assert own.groups["right"][k] / own.groups["left"][k] == pytest.approx(OTHER / DAMPING, rel=0.15)
+    _, _, _, along = open_along_log(out, tmp_path / "log.h5")
+    assert along.parameters is not None
+    assert along.parameters[0].tolist() == pytest.approx(own.groups["left"])
+
+    renamed = replace(log, header=msgspec.structs.replace(header, groups=("left", "another")))
+    renamed.write(tmp_path / "renamed.h5")
+    with pytest.warns(Notice, match=r"which told their own values: run 16 \(.*hinge\.damping "):
+        along = open_along_log(out, tmp_path / "renamed.h5")[3]
+    model = HYBRID.load(out)
+    assert set(own.names) <= set(model.own_quantities)
+    assert along.parameters is not None
+    assert torch.tensor(along.parameters[16:, k]).median() == pytest.approx(own.groups["right"][k], rel=0.25)
