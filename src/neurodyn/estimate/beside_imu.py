@@ -11,7 +11,6 @@ $$v_s = S^T (R^T v + \omega \times p), \qquad
 and the heading of a field $m$ in world axes moves by $\theta_z - m_z (m_x \theta_x + m_y \theta_y) / (m_x^2 + m_y^2)$.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.registry import Registry
+from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.estimate.settings import EstimationSettings, ImuMounting, SensorBeside
 from neurodyn.estimate.standing import LegPoints, points_on_ground
 from neurodyn.estimate.track import GYROSCOPE, SIZE, TURN, VELOCITY, BaseTrack, skew
@@ -104,7 +104,7 @@ def magnetometer(moment: BaseMoment, readings: Tensor, one: SensorBeside) -> lis
     field = (rotation.matrix(moment.track.quaternion) @ (axes @ readings[..., :3].nan_to_num()[..., None]))[..., 0]
     x, y, z = field.unbind(-1)
     flat = (x.square() + y.square()).clamp_min(1e-12)
-    off = torch.remainder(torch.atan2(y, x) - readings[..., 3] + math.pi, 2.0 * math.pi) - math.pi
+    off = wrap_angle(torch.atan2(y, x) - readings[..., 3])
     jacobian = torch.zeros(*off.shape, 1, SIZE, dtype=torch.float64)
     jacobian[..., 0, 0], jacobian[..., 0, 1], jacobian[..., 0, 2] = -z * x / flat, -z * y / flat, 1.0
     noise = _noise(one.sensor, moment.settings.magnetometer_noise)

@@ -27,6 +27,7 @@ from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window, present_state
 from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.dynamics.same_robot import built_articulation
 from neurodyn.geometry.tensors import WorldMask
 from neurodyn.interop.checkpoints import InertObject, read_inert, take, tensor_of
@@ -223,7 +224,7 @@ class NerdDynamics(LearnedDynamics):
 
     def _inputs(self, q: Tensor, qd: Tensor, torque: Tensor) -> Tensor:
         """Return the inputs of frames, shape [..., inputs]."""
-        wrapped = torch.where(self._continuous, torch.remainder(q + torch.pi, 2 * torch.pi) - torch.pi, q)
+        wrapped = torch.where(self._continuous, wrap_angle(q), q)
         whole = torch.zeros_like(qd).index_copy(-1, self._driven, torque)
         known: dict[str, list[Any]] = {"states": [wrapped, qd], "torques": [whole]}
         return torch.cat([tensor for part in self.parts for tensor in known[part]], -1)

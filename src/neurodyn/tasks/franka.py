@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Franka arm reaching for a point, by torques or by joint positions (NeRD, arXiv 2508.15755)."""
 
-import math
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from neurodyn.dynamics.batch import Control, State
+from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import constant
 from neurodyn.tasks.commands import GOAL, Command, GoalCommand
@@ -56,7 +56,7 @@ class FrankaReach(Task):
     def observation_terms(self) -> ObservationTerms:
         """Return the joints (modulo 2 pi), the end effector, the target, and the velocities of the joints [rad/s]."""
         terms = (
-            ObservationTerm("angle", lambda now, memory: _wrap(now["joint_position"]), _JOINTS, sensor="encoder"),
+            ObservationTerm("angle", lambda now, memory: wrap_angle(now["joint_position"]), _JOINTS, sensor="encoder"),
             ObservationTerm("end_effector_position", columns=("end_x", "end_y", "end_z")),
             ObservationTerm(
                 "target", lambda now, memory: memory.command, ("target_x", "target_y", "target_z"), sensor="command"
@@ -118,10 +118,6 @@ class FrankaPosition(FrankaReach):
 def distance(quantities: Quantities, memory: Memory) -> Tensor:
     """Return the distance of the end effector to the target [m], shape [worlds]."""
     return torch.linalg.vector_norm(quantities["end_effector_position"] - memory.command, dim=-1)
-
-
-def _wrap(angle: Tensor) -> Tensor:
-    return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
 
 
 def _bump(d: Tensor, rate: float) -> Tensor:

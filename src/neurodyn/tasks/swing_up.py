@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.dynamics.batch import Control
+from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms
 from neurodyn.tasks.task import Task
@@ -67,7 +68,7 @@ class CartpoleSwingUp(Task):
 def _position(quantities: Quantities, memory: Memory | None = None) -> Tensor:
     """Return x, and theta wrapped to [-pi, pi)."""
     x, theta = quantities["joint_position"].unbind(-1)
-    return torch.stack([x, torch.remainder(theta + math.pi, 2 * math.pi) - math.pi], dim=-1)
+    return torch.stack([x, wrap_angle(theta)], dim=-1)
 
 
 TORQUE = 6.0
@@ -120,8 +121,7 @@ class _SwingUp(Task):
         """Return whether both links are upright, within .2 rad and 1 rad/s."""
         q, qd = quantities["joint_position"], quantities["joint_velocity"]
         upright = torch.stack([q[:, 0] + math.pi, q[:, 1]], -1)
-        away = torch.remainder(upright + math.pi, 2 * math.pi) - math.pi
-        return (away.abs() < 0.2).all(-1) & (qd.abs() < 1.0).all(-1)
+        return (wrap_angle(upright).abs() < 0.2).all(-1) & (qd.abs() < 1.0).all(-1)
 
 
 def _directions(quantities: Quantities, memory: Memory) -> Tensor:
