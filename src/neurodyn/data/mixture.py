@@ -309,14 +309,7 @@ def first_frames(store: Store, frames: int) -> Store:
     long = np.flatnonzero(store.lengths >= frames)
     if not len(long):
         raise InputError(f"no episode of {store.header.robot!r} has {frames} frames; valid: longer episodes")
-    table = store.table[long].copy()
-    rows = (store.offsets[long][:, None] + np.arange(frames + 1)).ravel()
-    table["start"], table["length"] = np.arange(len(long)) * (frames + 1), frames
-    ground = None if store.ground is None else store.ground[long]
-    measured = None if store.measured is None else store.measured[rows]
-    own = None if store.parameters is None else store.parameters[long]
-    spread = None if store.spread is None else store.spread[rows]
-    return Store(store.header, np.asarray(store.frames)[rows], table, ground, None, measured, own, spread)
+    return store.select(long, frames)
 
 
 def _concatenate_arrays(stores: Sequence[Store], name: str) -> np.ndarray | None:

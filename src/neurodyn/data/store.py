@@ -367,10 +367,13 @@ class Store:
             return self.header.groups[group]
         return self.header.runs[run] if run >= 0 else f"episode {episode}"
 
-    def select(self, episodes: np.ndarray | list[int]) -> "Store":
-        """Return a store of some episodes and their rows, in the given order."""
+    def select(self, episodes: np.ndarray | list[int], frames: int | None = None) -> "Store":
+        """Return a store of some episodes, in the given order, or of the first `frames` transitions of each."""
         episodes = np.asarray(episodes, np.int64)
-        table, lengths = self.table[episodes], self.lengths[episodes] + 1
+        table = self.table[episodes]
+        if frames is not None:
+            table["length"] = frames
+        lengths = table["length"].astype(np.int64) + 1
         parts = [slice(begin, begin + length) for begin, length in zip(self.offsets[episodes], lengths, strict=True)]
         table["start"] = np.cumsum(lengths) - lengths
 
