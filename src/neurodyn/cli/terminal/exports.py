@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An export on the terminal, in at most a screen of 80 columns."""
 
+import math
 import re
 from collections.abc import Iterable
 from textwrap import wrap
@@ -42,7 +43,8 @@ def print_replay(replay: "Replay") -> None:
     errors = [getattr(replay, column) for column in columns]
     names = list(replay.units)
     if len(names) > _MOST_ROWS:
-        names = sorted(names, key=lambda name: -(replay.exported[name] or float("inf")))[: _MOST_ROWS - 1]
+        size = {name: math.inf if error is None else error for name, error in replay.exported.items()}
+        names = sorted(names, key=lambda name: -size[name])[: _MOST_ROWS - 1]
     rows = [(name, _THOUSANDTHS[replay.units[name]], [_number(each[name]) for each in errors]) for name in names]
     for unit in dict.fromkeys(replay.units.values()):
         rows.append(("all", _THOUSANDTHS[unit], [_number(total(replay, column)[unit]) for column in columns]))
@@ -65,7 +67,7 @@ def grouped(names: Iterable[str]) -> list[str]:
 
 
 def _number(error: float | None) -> str:
-    return "diverges" if error is None or error == float("inf") else f"{1e3 * error:.3g}"
+    return "diverges" if error is None or error == math.inf else f"{1e3 * error:.3g}"
 
 
 def _print(text: str) -> None:

@@ -191,7 +191,7 @@ class RobotLimits:
     command: Tensor
     """Lower and upper bounds of torques [N m or N] or targets [rad or m], shape [nu, 2]; commands are clipped."""
     bounds: PlausibleBounds
-    """States beyond which the robot is stopped and the episode fails: the declared `range`, and joint limits widen_rows
+    """States beyond which the robot is stopped and the episode fails: the declared `range`, and joint limits widened
     by half (`robots.plausible`)."""
 
     @classmethod
