@@ -47,7 +47,7 @@ def test_a_map_fits_its_robot(tmp_path: Path, name: str):
     log: dict[str, np.ndarray] = {"time": time, "offsets": np.array([0, ROWS // 3, 2 * ROWS // 3, ROWS])}
     log |= {array: np.stack([wave] * width, -1) for array, width in columns(text).items()}
     log.setdefault("ati_force", np.stack([wave] * 3, -1))
-    for array in ("position", "goal_while_on", "motor_volts", "target", "torque"):
+    for array in ("position", "goal", "target", "torque"):
         log.setdefault(array, wave)
     runs = 3
     log |= {"split": np.arange(runs), "run_names": np.array(["a_swing", "b_swing", "c_swing"])}
@@ -58,7 +58,7 @@ def test_a_map_fits_its_robot(tmp_path: Path, name: str):
         log |= {"position": zero + time[:, None], "velocity": zero + 1.0, "gyro": zero}
         log["quaternion_xyzw"] = np.tile([0.0, 0.0, 0.0, 1.0], (ROWS, 1))
     if name == "xl330":
-        log["torque_enable"] = np.ones(ROWS)  # pieces end where it changes
+        log |= {"torque_enable": np.ones(ROWS), "firmware_gain": np.full(ROWS, 400.0)}  # pieces end where they change
     if name == "cassie":
         log["x"][:, :4], log["x"][:, 23:29] = [1.0, 0.0, 0.0, 0.0], 0.0
         log["x"][:, 4:7] = 0.0
