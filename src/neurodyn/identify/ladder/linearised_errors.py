@@ -134,11 +134,15 @@ class TorqueNetworks:
 
 
 def can_be_linearised(plain: HybridDynamics, blueprint: Blueprint) -> bool:
-    """Return whether a model can be linearised along a log, and its networks act on torques of scalar joints alone."""
+    """Return whether a model can be linearised along a log, and its networks act on torques of scalar joints alone.
+
+    Contacts are too abrupt for it, and springs in drives swing in a memory whose part it neglects.
+    """
     scalar = {joint.name for joint in plain.spec.joints if joint.scalar}
     return (
         not plain.mechanism.hidden
         and plain.contact_points is None
+        and not any(drive.elastic for drive in plain.mechanism.drives.values())
         and all(
             one.structure == FREE and one.mode == "add" and not one.shared
             and all(name.removeprefix("torque.") in scalar for name in one.quantities)
