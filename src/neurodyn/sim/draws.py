@@ -8,7 +8,7 @@ Distributions are given as texts (`core.description.randomisation`), posteriors 
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +19,13 @@ from torch import Tensor
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
 from neurodyn.core.description.parameter import CONFIDENCE, Bounds, select_parameters
-from neurodyn.core.description.randomisation import RandomisedQuantity, apply_change, is_run, randomised_quantities
+from neurodyn.core.description.randomisation import (
+    RandomisedQuantity,
+    Shape,
+    apply_change,
+    is_run,
+    randomised_quantities,
+)
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import derive_seed
 
@@ -91,13 +97,21 @@ def _numbers(alike: Sequence[RandomisedQuantity], share: Tensor) -> Tensor:
         index = (share * len(first.values)).long().clamp_max(len(first.values) - 1)
         return _constants(first.values, *like)[index]
     lower, upper = (_constants(tuple(getattr(one, end) for one in alike), *like) for end in ("lower", "upper"))
-    if first.shape == "log":
-        return lower * (upper / lower) ** share
-    if first.shape == "normal":  # truncated at two standard deviations
-        tail = 0.5 * math.erfc(2.0**0.5)
-        deviation = torch.special.ndtri(tail + (1.0 - 2.0 * tail) * share)
-        return 0.5 * (lower + upper) + 0.25 * (upper - lower) * deviation
-    return lower.lerp(upper, share)
+    return QUANTILES[first.shape](lower, upper, share)
+
+
+def _truncated_normal(lower: Tensor, upper: Tensor, share: Tensor) -> Tensor:
+    tail = 0.5 * math.erfc(2.0**0.5)  # beyond two standard deviations
+    deviation = torch.special.ndtri(tail + (1.0 - 2.0 * tail) * share)
+    return 0.5 * (lower + upper) + 0.25 * (upper - lower) * deviation
+
+
+QUANTILES: dict[Shape, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "uniform": torch.lerp,
+    "log": lambda lower, upper, share: lower * (upper / lower) ** share,
+    "normal": _truncated_normal,
+}
+"""Quantile functions of distributions, from their bounds and a share of 0 to 1."""
 
 
 @functools.lru_cache(maxsize=256)

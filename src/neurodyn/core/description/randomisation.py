@@ -4,18 +4,19 @@
 import math
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from neurodyn.core.config import Config
 from neurodyn.core.errors import InputError, among, choices
 
 Change = Literal["set", "add", "scale"]
 Shape = Literal["uniform", "log", "normal"]
+"""Distribution of the drawn number; `sim.draws.QUANTILES` draws it."""
 Each = Literal["episode", "step"]
 
 _SIGNS: dict[str, Change] = {"+": "add", "x": "scale"}
-_SHAPES: tuple[Shape, ...] = ("uniform", "log", "normal")
-_EACH: tuple[Each, ...] = ("episode", "step")
+_SHAPES: tuple[Shape, ...] = get_args(Shape)
+_EACH: tuple[Each, ...] = get_args(Each)
 _FORMS = (
     "NAME=LOWER:UPPER, NAME=+LOWER:UPPER (added), NAME=xLOWER:UPPER (times), each also with :log, :normal or :one, "
     "NAME=A|B|C"
