@@ -27,7 +27,14 @@ from neurodyn.multibody.articulated import RelativeMotion, Tree, Wrenches
 from neurodyn.multibody.constraints.soft_contact import SOFT
 from neurodyn.multibody.contacts.body_contacts import support_wrenches
 from neurodyn.multibody.contacts.complementarity import IMPULSE
-from neurodyn.multibody.contacts.contact_model import FORCE, SIZE, ContactModel, Contacts
+from neurodyn.multibody.contacts.contact_model import (
+    FORCE,
+    SIZE,
+    ContactModel,
+    Contacts,
+    require_constraining,
+    require_contacts,
+)
 from neurodyn.multibody.contacts.held_ground import NUMBERS, GroundMode, held_numbers
 from neurodyn.multibody.drives.actuators import (
     DriveEffects,
@@ -40,7 +47,6 @@ from neurodyn.multibody.drives.actuators import (
 )
 from neurodyn.multibody.drives.drive import DriveForce, DrivenJoint, drive_torque, passive_torque
 from neurodyn.multibody.elements import ElementMotion, element_forces
-from neurodyn.multibody.engine_checks import require_constraining, require_contacts, require_joints
 from neurodyn.multibody.integrators import EULER, INTEGRATORS, IntegrationStep
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.medium import gravity_compensation_forces, medium_forces
@@ -117,7 +123,7 @@ class Engine:
             InputError: A free quantity or a blueprint names an unknown quantity, the blueprint forms a cycle, or the
                 state belongs to another mechanism.
         """
-        require_joints(mechanism, spec)
+        spec.require_joints(mechanism.joints)
         command = require_drives(mechanism.drives, spec.controls, f"robot {spec.robot!r}: drives")
         if command != spec.control_kind:
             raise InputError(

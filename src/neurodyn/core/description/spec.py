@@ -354,6 +354,15 @@ class StateSpec(Config, HasJoints, frozen=True):
             differences.append(f"dt is {other.dt:.6g} s instead of {self.dt:.6g} s")
         return differences
 
+    def require_joints(self, links: Iterable[Any]) -> None:
+        """Raise an InputError unless the joints are those of a mechanism's links (`Mechanism.joints`)."""
+        mine, theirs = ([f"{joint.name} ({joint.kind})" for joint in joints] for joints in (self.joints, links))
+        if mine != theirs:
+            raise InputError(
+                f"robot {self.robot!r}: its joints are {', '.join(mine)}, but those of the mechanism are "
+                f"{', '.join(theirs) or '(none)'}; valid: the same in the same order"
+            )
+
     def with_context(self, frames: int) -> "StateSpec":
         """Return a copy with another number of context frames."""
         return msgspec.structs.replace(self, context=frames)
