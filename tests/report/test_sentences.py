@@ -10,6 +10,7 @@ from neurodyn.identify.result import (
     IdentificationFigures,
     IdentifiedParameter,
     InPriorDeviations,
+    JointRegion,
     LogDifference,
     Reference,
     Rung,
@@ -105,6 +106,12 @@ DELAY = quantity("motors.delay", 0.0121, 0.0118, 0.0124, unit="s", x=2.0)
             LogDifference(name="calf.friction", logs=("b", "c"), values=(0.31, 0.12), errors=6.0, deviation=0.1)
          ]),
          "The logs disagree: b and c differ in calf.friction by 6 standard errors (0.31 and 0.12)."),
+        (figures(stated={f"actuator.{joint}.kp": gain for joint, gain in (("hip", 20.0), ("calf", 40.0))}),
+         "Gains of servos are held as the map states them: kp 20 or 40."),
+        (figures(together=[
+            JointRegion(names=("hip.kp", "hip.armature"), form="ratio", value=10.0, interval=(9.8, 10.2))
+         ]),
+         "The ratio hip.kp / hip.armature is known to 2 %, neither alone."),
         (figures(DELAY, delay=DelayFigures(
             delay=0.01, delay_error=0.005, parts="delay + lag", total=0.014, total_error=0.001, split=False,
             text="delay + lag = 14 +- 1 ms; how it splits is not known",

@@ -486,7 +486,7 @@ class _Identification:
             weights=0 if self.hybrid is None else self.hybrid.weights.numel(),
             blueprint=to_dict(self.problem.blueprint or Blueprint()), warnings=self.warnings, seed=self.settings.seed,
             structure=fit.model.structure, carrier=_carrier(fit.model), tried=self.tried, stage=searched.stage,
-            costs=dict(searched.stages),
+            costs=dict(searched.stages), stated=fit.model.held,
             differences=[] if fit.logs is None else fit.logs.differing(),
             together=joint_regions(residuals.space, searched.point.x[0], analysis)
             if isinstance(residuals.space, CoordinateSpace) else [],

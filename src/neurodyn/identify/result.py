@@ -146,14 +146,14 @@ class JointRegion(Record, frozen=True):
 
     @property
     def text(self) -> str:
-        """The combination in words: "kp / armature is known to 2 %, neither alone"."""
+        """The combination in words: "the ratio kp / armature is known to 2 %, neither alone"."""
         sign = {"product": "x", "ratio": "/", "sum": "+", "difference": "-"}[self.form]
         half = 0.5 * (self.interval[1] - self.interval[0])
         if self.form in ("product", "ratio"):
             width = f"{100.0 * half / max(abs(self.value), 1e-300):.1g} %"
         else:
             width = f"{half:.1g} {self.unit}".strip()
-        return f"{self.names[0]} {sign} {self.names[1]} is known to {width}, neither alone"
+        return f"the {self.form} {self.names[0]} {sign} {self.names[1]} is known to {width}, neither alone"
 
 
 class IdentifiedParameter(Record, frozen=True):
@@ -520,6 +520,7 @@ class IdentificationFigures(Record, frozen=True):
         next: The motion to log next; UNSET if none was asked for.
         differences: Quantities that differ between logs, the most certain first; the fit lets them vary.
         together: Combinations of two quantities that are known, where neither is.
+        stated: Values that the map of the log states, which are held.
         delay: Delay and other slowness of motors; UNSET if no delay is free.
         verdict: "ok", or why the model is unreliable; UNSET in results of earlier versions.
         findings: The findings behind the verdict, worst first; those that are ok are left out.
@@ -572,6 +573,7 @@ class IdentificationFigures(Record, frozen=True):
     next: NextMotion | UnsetType = UNSET
     differences: list[LogDifference] = msgspec.field(default_factory=list)
     together: list[JointRegion] = msgspec.field(default_factory=list)
+    stated: dict[str, float] = msgspec.field(default_factory=dict)
     verdict: str | UnsetType = UNSET
     delay: DelayFigures | UnsetType = UNSET
     findings: list[Finding] = msgspec.field(default_factory=list)

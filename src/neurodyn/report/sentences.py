@@ -86,7 +86,6 @@ KINDS: tuple[QuantityKind, ...] = (
     QuantityKind("element.*.at_?", "place of the drag", "of"),
     QuantityKind("element.*.turn_?", "drag of turning", "of"),
     QuantityKind("element.*.?", "drag", "of"),
-    QuantityKind("gravity.?", "gravity", "along"),
     QuantityKind("*.mass", "mass"),
     QuantityKind("*.com.?", "centre of mass"),
     QuantityKind("*.friction", "friction", "at"),
@@ -109,8 +108,8 @@ def sentences(result: IdentificationFigures) -> list[str]:
     """Return up to six sentences on what was found, how well it predicts, and what is not known."""
     first = [*_network(result), *_bounds(result)]  # what else is said then rests on it
     others = [
-        *_structure(result), *_delay(result), *_together(result), *_differences(result), *_convergence(result),
-        *_prediction(result), *_silent(result),
+        *_structure(result), *_stated(result), *_delay(result), *_together(result), *_differences(result),
+        *_convergence(result), *_prediction(result), *_silent(result),
     ]  # fmt: skip
     if result.chosen == DECLARED:
         first = f"The model of {result.robot} stays as declared: no fitted model predicts held-out motion better."
@@ -244,6 +243,15 @@ def _join(noun: str, kind: QuantityKind, one: IdentifiedParameter) -> str:
 
 def _structure(result: IdentificationFigures) -> list[str]:
     return [f"The logs call for {result.structure}, which the declaration lacks."] if result.structure else []
+
+
+def _stated(result: IdentificationFigures) -> list[str]:
+    """Return which values are held as stated, by the last part of their names."""
+    values: dict[str, set[float]] = {}
+    for name, value in result.stated.items():
+        values.setdefault(name.rpartition(".")[2], set()).add(value)
+    words = [f"{what} {' or '.join(f'{value:.4g}' for value in sorted(some))}" for what, some in values.items()]
+    return [f"Gains of servos are held as the map states them: {', '.join(words)}."] if words else []
 
 
 def _delay(result: IdentificationFigures) -> list[str]:

@@ -228,6 +228,12 @@ class FitModel:
         )  # fmt: skip
         return replace(self.with_space(space), asked=asked)
 
+    @property
+    def held(self) -> dict[str, float]:
+        """The stated values that are held."""
+        known = () if self.space is None else self.space.known
+        return {one.name: value for one, value in known if one.name in self.stated}
+
     def with_stated(self, names: Collection[str], settings: IdentificationSettings) -> "FitModel":
         """Return this robot with only some of the stated values held, for the same compiled program."""
         assert self.space is not None

@@ -99,7 +99,7 @@ LOADED_FRICTION = StructureKind(
 
 def _gains(model: FitModel) -> list[StructureCandidate]:
     assert model.space is not None
-    held = tuple(one for one, _ in model.space.known if one.name in model.stated)
+    held = tuple(one for one, _ in model.space.known if one.name in model.held)
     return [StructureCandidate("gains", EVERY, held)] if held else []
 
 
