@@ -60,7 +60,7 @@ _SHARE = 0.8
 """Largest share of the error with which a structure is kept that no screening asked for."""
 _MANY = 30
 """Coordinates of a fit beyond which only one structure, and a payload, are tried in a round, no springs, and fits take
-no more time: they begin where the fit without the structure ended."""
+no more time."""
 _PATIENT = 25
 """Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
 
@@ -428,10 +428,9 @@ def fit_with(
             trial.x[k] = begin[own.index(one.name)]
         elif one.name in start:
             trial.x[k] = one.of(start[one.name])
-    if len(own) <= _MANY:  # what the missing structure has driven far away begins anew
-        fresh = torch.tensor([name not in own for name in space.names])
-        trial.x = torch.where((trial.x.abs() > IMPLAUSIBLE) & ~fresh, space.declared, trial.x)
-    trial.x = space.clip(trial.x)
+    # What the missing structure has driven far away begins anew.
+    fresh = torch.tensor([name not in own for name in space.names])
+    trial.x = space.clip(torch.where((trial.x.abs() > IMPLAUSIBLE) & ~fresh, space.declared, trial.x))
     begun, ends = trial.x, []
     of_drives = STRUCTURES[candidate.kind].probe is not None or not STRUCTURES[candidate.kind].screened
     stages = stages if of_drives else stages[:1]  # bodies show in short windows, whose fits are better conditioned
