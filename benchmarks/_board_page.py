@@ -86,16 +86,47 @@ def cell(value: float | None, best: float) -> str:
     return f"**{text}**" if value <= TIE * best else text
 
 
-def write_page(page: Path, titles: Mapping[str, tuple[str, str]], rows: Mapping[str, dict], keep: Path) -> None:
-    """Write table and pictures between the page's marks; pictures of runs in `keep` go into images/ beside the page."""
+def read_table(text: str, titles: Mapping[str, tuple[str, str]]) -> dict[str, dict]:
+    """Return the rows of a page's table, as far as it tells them, by name."""
+    names = {title: name for name, (title, _) in titles.items()}
+    rows: dict[str, dict] = {}
+    for line in text.splitlines():
+        cells = [cell.strip().replace("*", "") for cell in line.strip("|").split("|")]
+        if len(cells) != len(MODELS) + 5 or " s, " not in cells[2]:
+            continue
+        if cells[0]:
+            row = rows[names[cells[0]]] = {
+                "seconds": [], "models": {}, "cpu_s": float(cells[-2]), "verdict": cells[-1].replace("fails", ""),
+            }  # fmt: skip
+        seconds, unit = cells[2].split(" s, ")
+        if float(seconds) not in row["seconds"]:
+            row["seconds"].append(float(seconds))
+        group = {"base, mm": "base [m]", "base, mrad": "base [rad]"}.get(unit, "joints [rad or m]")
+        for model, value in zip(MODELS, cells[3:-2], strict=True):
+            if value:
+                known = {"not finite": None, "diverges": 10.0}
+                errors = row["models"].setdefault(model, {"at": {}})["at"].setdefault(group, [])
+                errors.append(known[value] if value in known else 1e-3 * float(value))
+    return rows
+
+
+def write_page(page: Path, titles: Mapping[str, tuple[str, str]], measured: Mapping[str, dict], keep: Path) -> None:
+    """Write table and pictures between the page's marks; pictures of runs in `keep` go into images/ beside the page.
+
+    Rows that were not measured stay as they are.
+    """
     text = page.read_text()
     begin, rest = text.split(BEGIN)
-    _, end = rest.split(END)
+    before, end = rest.split(END)
+    every = read_table(before, titles) | dict(measured)
+    rows = {name: every[name] for name in titles if name in every}
+    titles = {name: titles[name] for name in rows}
     pictures = []
     for name in rows:
-        if (keep / name / "run" / "forecasts.json").is_file():
-            file = page.parent / "images" / f"board-{name}.svg"
+        file = page.parent / "images" / f"board-{name}.svg"
+        if name in measured and (keep / name / "run" / "forecasts.json").is_file():
             draw(read_json(keep / name / "run" / "forecasts.json"), titles[name][0], file)
+        if file.is_file():
             pictures.append(f"![{titles[name][0]}: log and models](images/{file.name})")
     words = "\n".join([*PICTURES, "", *pictures])
     page.write_text(f"{begin}{BEGIN}\n{table(titles, rows)}\n\n{words}\n{END}{end}")

@@ -6,7 +6,7 @@ payloads, controllers or days, or the end of a single recording. Every model sta
 errors are *at* each horizon (and *up to* it in the JSON file), metres apart from radians. A row is measured once and
 kept in --keep; a run that fails is a row with its error. Rows whose log is absent are skipped.
 
-docs/real-robots.md has the table that this script writes with --page.
+docs/real-robots.md has the table that this script writes with --page; rows that it does not measure stay there.
 """
 
 import argparse
@@ -170,7 +170,7 @@ def main() -> None:
             rows[name] = read_json(kept)
             print(name, summary(rows[name]), flush=True)
     if asked.page is not None:
-        write_page(asked.page, {name: (ROWS[name].title, ROWS[name].held_out) for name in rows}, rows, asked.keep)
+        write_page(asked.page, {name: (row.title, row.held_out) for name, row in ROWS.items()}, rows, asked.keep)
     figures = {
         f"{name}_{model}_{group}_{seconds:g}s": errors["at"][group][k]
         for name, row in rows.items()

@@ -122,6 +122,9 @@ def test_a_robot_is_logged_and_a_policy_trained_in_its_model_and_played_in_it(tm
     assert run(["demo", "--out", str(out)]) == 0
     measured = json.loads((out / "evaluation.json").read_text())
     printed, page = capsys.readouterr().out, (out / "report.html").read_text()
+    declared, adapted = map(float, re.findall(r"off by (\S+) mrad as declared, (\S+) as adapted", printed)[0])
+    assert adapted < 0.1 * declared  # the real robot with which it begins
+    assert "RL_calf_joint" in (out / "go2.html").read_text()
     assert measured["policies"] == ["pretrained-policy:ant-run", str(out / "policy")]
     for one in (*measured["promised"], *measured["reached"]):
         assert f"{one['return']:.0f}" in page

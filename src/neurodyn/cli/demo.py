@@ -41,8 +41,9 @@ def demo(
 ) -> None:
     """Show a policy fail on a robot that differs from its declaration, adapt the model, and train one that works.
 
-    The robot is a stand-in in plain MuJoCo. This takes 100 s on two cores; --world-model and --policy take
-    about a minute each, --neural five.
+    First a real quadruped's log, beside its declaration and the model adapted to it. The robot of the rest is a
+    stand-in in plain MuJoCo. This takes 100 s on two cores; --world-model and --policy take about a minute each,
+    --neural five.
 
     Args:
         neural: Instead, train a neural cartpole on simulator data and evaluate it against that simulator.
@@ -97,6 +98,43 @@ GAP_EPISODES, GAP_PROMISES = 5, 64
 """Episodes of each policy on the robot, and in its model."""
 
 
+REAL_ROBOT = "real_robots/go2/robot.yaml"
+REAL_SECONDS, REAL_STARTS = (0.1, 0.5, 1.0), 20
+"""Horizons of the forecasts of a real robot [s], and the most starts in an episode."""
+
+
+def show_real_robot(bar: "ProgressBar", out: Path) -> None:
+    """Forecast motions of a real quadruped that no fit saw, by its declaration and by the model adapted to its log."""
+    from neurodyn.data.header import Split
+    from neurodyn.dynamics.hybrid.declared import declared_hybrid
+    from neurodyn.dynamics.rollout_errors import RolloutErrors
+    from neurodyn.dynamics.rollouts import recorded_environments, roll_along, truth_of
+    from neurodyn.evaluate.run import open_along_log
+    from neurodyn.identify.ladder.forecasts import forecasts_of
+    from neurodyn.identify.ladder.rungs import DECLARED, NETWORKS, held_out_windows
+    from neurodyn.report.held_out import write_forecasts_page
+
+    folder = example(REAL_ROBOT).parent
+    bar.say("a real Go2 in the air: its log ships, with the model that was adapted to it")
+    adapted, _, robot, store = open_along_log(folder / "adapted", folder / "log.npz")
+    windows, frames = held_out_windows(store, Split.TEST, adapted.spec.context, REAL_SECONDS, REAL_STARTS)
+    errors = {
+        name: RolloutErrors.of(
+            robot, roll_along(model, windows, recorded_environments(store, model)), truth_of(windows)
+        )
+        for name, model in ((DECLARED, declared_hybrid(robot, threads=1)), (NETWORKS, adapted))
+    }  # fmt: skip
+    declared, found = (1e3 * float(one.errors[:, frames[-1] - 1].mean()) for one in errors.values())
+    path = write_forecasts_page(
+        out / "go2.html", "A real Go2 in the air",
+        "A public log of 16 s. The adapted model has the motors and masses that it tells, and networks on the legs.",
+        forecasts_of(errors, NETWORKS, "test"),
+    )  # fmt: skip
+    bar.say(
+        f"     a second ahead its joints are off by {declared:.1f} mrad as declared, {found:.1f} as adapted: {path}"
+    )
+
+
 def show_gap(out: Path, seed: int) -> None:
     """Log a robot that differs from its declaration, adapt its model, train a policy in it, and test on the robot.
 
@@ -124,6 +162,7 @@ def show_gap(out: Path, seed: int) -> None:
     settings = with_flags(load_settings(GAP_TASK, GAP_SETTINGS), seed=seed)
     initial, settings = initial_policy(task, GAP_POLICY, settings)
     with ProgressBar("demo") as bar:
+        show_real_robot(bar, out)
         bar.say(
             f"1/5  the robot: {robot}, unlike its declaration (its file); {GAP_POLICY} and random (uniformly random "
             "actions) are logged in it"

@@ -2,11 +2,13 @@
 """Parts on held-out motion: the log beside roll-outs, errors over the horizon, and what remains unexplained."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from neurodyn.core.artifacts import write_text
 from neurodyn.identify.ladder.forecasts import Forecasts, Row, WindowCurves
 from neurodyn.identify.ladder.rungs import DECLARED, IDENTIFIED, NETWORKS
 from neurodyn.report.numbers import count, title_of
-from neurodyn.report.page import grid, heading, section
+from neurodyn.report.page import grid, header, heading, page, section
 from neurodyn.report.plots import DOTS, INK, PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, legend_list, plot
 
 _BEYOND = 1.0
@@ -20,6 +22,13 @@ def looks(models: Sequence[str], chosen: str) -> dict[str, tuple[str, str]]:
         "hybrid": (SECOND, "-."), "hold-last": (QUIET, ":"), "constant-velocity": (QUIET, "-."), "gru": (INK, "--"),
     }  # fmt: skip
     return {name: (PREDICTED, "-") if name == chosen else fixed.get(name, (INK, ":")) for name in models}
+
+
+def write_forecasts_page(path: Path, title: str, told: str, curves: Forecasts) -> Path:
+    """Write a page of forecasts alone: the log beside the models, and errors over the horizon."""
+    growth = section("Error over the horizon", growth_plots(curves, {}, ()), lead=growth_lead(curves))
+    write_text(path, page(title, [header(title, told, eyebrow="neurodyn demo"), windows_section(curves), growth]))
+    return path
 
 
 def windows_section(curves: Forecasts) -> str:
