@@ -277,7 +277,7 @@ def _step(clock: np.ndarray, at: np.ndarray) -> float:
     if (np.abs(clock[near] - at) < 1e-4 * DT).all():
         return 0.0
     steps = np.diff(clock)
-    return float(steps[steps < 0.1].max())
+    return float(steps[steps < 0.1 + 1e-6].max())
 
 
 def _held(times: np.ndarray, values: np.ndarray, at: np.ndarray) -> np.ndarray:

@@ -226,7 +226,9 @@ def draft_map(
         draft.tree["qd"] = qd
     elif not moving:
         draft.tree |= {"qd": "differentiate", "velocity": "past"}
-        draft.doubts.append("there are no velocities: positions are differentiated, without looking ahead")
+        lacking = ", ".join([*(name for name in q if name not in qd), *posed])
+        which = f" of {lacking}, so that those of others are left out" if qd else ""
+        draft.doubts.append(f"there are no velocities{which}: positions are differentiated, without looking ahead")
     _add_controls(draft, known, spec, list(q))
     for what in ("q", "qd", "control"):
         for entry in draft.tree[what].values() if isinstance(draft.tree.get(what), dict) else ():

@@ -7,6 +7,7 @@
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -406,15 +407,16 @@ def measure_gap(
         InputError: Policies, models and robot are incompatible.
     """
     frames = load_task(task).frames
-    with stage(0.0, 0.7, "the robot"):
+    models_of = zip(policies, models, strict=True)
+    with ThreadPoolExecutor(1) as pool, stage(0.0, 1.0, "the robot"):  # which leaves a core to their models
+        promising = [
+            pool.submit(evaluate_policy, (policy,), (model,), episodes=episodes[1], seed=seed)
+            for policy, model in models_of
+        ]
         summary = log_policies(
             policies, played, robot=robot, transitions=len(policies) * episodes[0] * frames, noise=0.0, seed=seed
         )
-    with stage(0.7, 1.0, "their models"):
-        promised = [
-            evaluate_policy((policy,), (model,), episodes=episodes[1], seed=seed).results[0]
-            for policy, model in zip(policies, models, strict=True)
-        ]
+    promised = [one.result().results[0] for one in promising]
     before, after = (summary.outcomes[name].returns_in(robot) for name in policies)
     store = Store.open(played)
     metrics = read_metrics(Path(policies[1]))[-1]
