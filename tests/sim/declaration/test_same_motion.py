@@ -4,18 +4,21 @@
 import pytest
 from benchmarks._same_motion import compare
 
+from neurodyn.sim import declare
+
 LEG = """
 <body name="leg" pos="0 0 .9"><joint name="hip" axis="0 1 0" {hip}/>
   <geom type="capsule" fromto="0 0 0 0 0 -.4" size=".03" contype="1" conaffinity="0" {geom}/>
   <body name="shin" pos="0 0 -.4" {shin}><joint name="knee" axis="0 1 0" damping=".1" {knee}/>
     <geom type="capsule" fromto="0 0 0 .1 0 -.3" size=".03" contype="1" conaffinity="0" {geom}/>
-    <body name="foot" pos=".1 0 -.3"><geom type="sphere" size=".04" contype="1" conaffinity="0" {geom}/></body>
+    <body name="foot" pos=".1 0 -.3"><geom name="tip" type="sphere" size=".04" contype="1" conaffinity="0" {geom}/>
+    </body>
   </body>
 </body>
 """
 MODEL = """
 <mujoco><compiler {compiler}/><option timestep=".002" {option}/>
-<worldbody><geom type="plane" size="5 5 .1" contype="1" conaffinity="1"/>{leg}</worldbody>
+<worldbody><geom name="floor" type="plane" size="5 5 .1" contype="1" conaffinity="1"/>{leg}</worldbody>
 <actuator><motor name="hip" joint="hip" {motor}/><motor name="knee" joint="knee" ctrlrange="-5 5" {other}/></actuator>
 {more}</mujoco>
 """
@@ -61,8 +64,31 @@ def test_a_leg_moves_as_in_plain_mujoco(features, tmp_path):
         ({"geom": 'margin=".01"'}, "3 shapes with a margin: contact with the ground begins where surfaces meet"),
         ({"option": 'actuatorgroupdisable="2"', "other": 'group="2"'}, "its group 2 is disabled in the file"),
         ({"more": '<equality><connect body1="shin" body2="foot" anchor="0 0 0"/></equality>'}, "it has no effect"),
+        ({"knee": 'range="-1 1" margin="3"'}, "1 limit with a margin above half of its range: not modelled"),
+        (
+            {"more": '<contact><pair geom1="floor" geom2="tip" friction=".4 .9 .01 .001 .001"/></contact>'},
+            "1 pair with the ground of unequal frictions along its axes: not modelled",
+        ),
     ],
-    ids=["margin", "disabled", "within a link"],
+    ids=["margin", "disabled", "within a link", "margin of a limit", "pair"],
 )
 def test_what_differs_or_is_left_out_is_named(features, note, tmp_path):
     assert any(note in one for one in declared(tmp_path, **features).notes)
+
+
+BASE = """
+<robot name="arm"><mujoco><compiler settotalmass="5" strippath="false"/></mujoco>
+<link name="base"><inertial><mass value="1"/><inertia {base} ixy="0" ixz="0" iyz="0"/></inertial></link>
+<link name="arm"><inertial><origin xyz=".2 0 0"/><mass value="1"/>
+  <inertia ixx=".01" iyy=".01" izz=".01" ixy="0" ixz="0" iyz="0"/></inertial></link>
+<joint name="hinge" type="revolute"><parent link="base"/><child link="arm"/><axis xyz="0 1 0"/>
+  <limit lower="-2" upper="2" effort="5" velocity="5"/></joint></robot>
+"""
+
+
+@pytest.mark.parametrize("base", ['ixx=".01" iyy=".01" izz=".01"', 'ixx=".03" iyy=".01" izz=".01"'])
+def test_settings_of_mujoco_in_a_urdf_are_named_and_a_bolted_base_may_have_any_inertia(base, tmp_path):
+    (tmp_path / "arm.urdf").write_text(BASE.format(base=base))
+    declaration = declare(tmp_path / "arm.urdf", tmp_path / "declared", floating=False)
+    notes = [one.value for one in declaration.decisions if one.what == "note"]
+    assert "not modelled: <mujoco> of the URDF, which sets compiler settotalmass" in notes
