@@ -23,7 +23,7 @@ from neurodyn.sim.newton.articulation import newton_articulation
 from neurodyn.sim.newton.build import build, build_world
 from neurodyn.sim.newton.fingerprints import fingerprint
 from neurodyn.sim.simulators import mechanism
-from neurodyn.solvers import SolverHybrid, SolverNeural
+from neurodyn.solvers import SolverHybrid, SolverNeural, make_solver
 from tests.solvers.loop import cartpoles, coordinates, forces, mask, simulate, start, table
 from tests.solvers.scenes import drive, scene_of
 
@@ -58,6 +58,10 @@ def rollout(dynamics, model, state, torques, environment=None):
     with torch.no_grad():
         found = dynamics.rollout(State(now[:, :nq], now[:, nq:]), torques, environment)
     return torch.cat([found.q, found.qd], -1)
+
+
+def test_a_run_is_stepped_by_the_solver_of_its_kind(run):
+    assert type(make_solver(cartpoles(2), run)) is SolverHybrid
 
 
 def test_a_newton_loop_is_a_rollout(run):
