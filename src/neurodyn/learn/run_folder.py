@@ -18,6 +18,10 @@ from neurodyn.core.progress import Progress
 from neurodyn.core.provenance import package_versions
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import IN_MEMORY, Store, blocks
+from neurodyn.data.training_range import training_range
+from neurodyn.dynamics.artifact import Artifact, require_match
+from neurodyn.dynamics.base import LearnedDynamics
+from neurodyn.dynamics.conditions import known_conditions
 from neurodyn.learn.learner import Learner
 from neurodyn.learn.loop import Callback, TrainingLoop, has_state
 from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
@@ -37,6 +41,7 @@ class ReadStore(Protocol):
 
 
 P_co = TypeVar("P_co", bound=TrainingPlan, covariant=True)
+M = TypeVar("M", bound=LearnedDynamics)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +208,25 @@ def start_job(
         versions=package_versions(*packages), base=base,
     )  # fmt: skip
     return record, check_run(job.out, record, job.resume)
+
+
+def start_finetuning(
+    job: FinetuningJob[Any], artifact: Artifact[Any, Any, M], packages: tuple[str, ...]
+) -> tuple[M, Mixture, RunRecord[Any], bool]:
+    """Return the model that a job adapts, whose range of motion then includes the data; the data; and as `start_job`.
+
+    Raises:
+        InputError: The data are of another robot, or lack conditions of the model; see also `check_run`.
+    """
+    config, _ = artifact.read(job.base)
+    model = artifact.load(job.base).requires_grad_(True).train()
+    mixture = known_conditions(Mixture.of(job.store), model.conditions)
+    for part, name in zip(mixture.stores, mixture.names, strict=True):
+        require_match(model, part.header.spec, None, name or str(job.data))
+    record, going_on = start_job(job, artifact.kind, config.robot, packages, base=job.base)
+    if model.training_range is not None:
+        model.training_range = model.training_range.union(training_range(mixture))
+    return model, mixture, record, going_on
 
 
 def _lasting(value: Any) -> Any:

@@ -28,7 +28,7 @@ from neurodyn.data.store import Store, take
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import ROBOT, require_match
 from neurodyn.dynamics.batch import Environment, RecordedEnvironments
-from neurodyn.dynamics.conditions import fitted_conditions, known_conditions
+from neurodyn.dynamics.conditions import fitted_conditions
 from neurodyn.dynamics.coordinates import Coordinates
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -39,7 +39,7 @@ from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.neural.settings import Settings, invariant_columns
 from neurodyn.learn.neural.trainer import LossScale, NeuralLearner
 from neurodyn.learn.plan import TrainState
-from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, start_job, train_by_plan
+from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, start_finetuning, start_job, train_by_plan
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot
 from neurodyn.robots.assets import write_bundle
@@ -186,15 +186,8 @@ def finetune(job: FinetuningJob[Settings]) -> TrainState:
         InputError: The data are of another robot, or the run exists or cannot be resumed.
     """
     settings = job.settings if job.actors else job.settings.with_windows_alone()
-    job, mixture = replace(job, settings=settings), Mixture.of(job.store)
-    config, _ = NEURAL.read(job.base)
-    model = NEURAL.load(job.base).requires_grad_(True).train()
-    mixture = known_conditions(mixture, model.conditions)
-    for part, name in zip(mixture.stores, mixture.names, strict=True):
-        require_match(model, part.header.spec, None, name or str(job.data))
-    record, going_on = start_job(job, "neural", config.robot, ("torch", "newton"), base=job.base)
-    if model.training_range is not None:
-        model.training_range = model.training_range.union(training_range(mixture))
+    job = replace(job, settings=settings)
+    model, mixture, record, going_on = start_finetuning(job, NEURAL, ("torch", "newton"))
     samples = _transitions(mixture, model.encoding.coordinates)
     learner = NeuralLearner(job.out, model, mixture, settings, _scale(samples), device=job.device, actors=job.actors)
     return train_by_plan(learner, job, record, resume=going_on)

@@ -14,13 +14,12 @@ from neurodyn.data.mixture import Mixture
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store, take
 from neurodyn.data.training_range import training_range
-from neurodyn.dynamics.artifact import require_match
-from neurodyn.dynamics.conditions import fitted_conditions, known_conditions
+from neurodyn.dynamics.conditions import fitted_conditions
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, WorldModel
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.plan import TrainState
-from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, start_job, train_by_plan
+from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, start_finetuning, start_job, train_by_plan
 from neurodyn.learn.world_model.settings import WorldSettings
 from neurodyn.learn.world_model.trainer import EventWeights, WorldModelLearner
 from neurodyn.nets.normaliser import Normaliser
@@ -80,17 +79,10 @@ def finetune_world_model(job: FinetuningJob[WorldSettings]) -> TrainState:
     Raises:
         InputError: The data are of another robot or too short, or the run exists or cannot be resumed.
     """
-    settings, mixture = job.settings, Mixture.of(job.store)
-    config, _ = WORLD_MODEL.read(job.base)
-    model = WORLD_MODEL.load(job.base).requires_grad_(True).train()
-    mixture = known_conditions(mixture, model.conditions)
-    for part, name in zip(mixture.stores, mixture.names, strict=True):
-        require_match(model, part.header.spec, None, name or str(job.data))
-    record, going_on = start_job(job, "world-model", config.robot, ("torch",), base=job.base)
+    settings = job.settings
+    model, mixture, record, going_on = start_finetuning(job, WORLD_MODEL, ("torch",))
     for part in mixture.stores:
         require_long_enough(part, settings)
-    if model.training_range is not None:
-        model.training_range = model.training_range.union(training_range(mixture))
     states, _, following, _ = _transitions(model, mixture)
     change = Normaliser(model.observation.size, eps=1e-12).fit(following - states).std.clone()
     weights = event_weights(model, mixture, settings)
