@@ -34,9 +34,9 @@ def standing(task, contact_names, worlds=1, **values):
 
 def walking_memory(task, command=(0.0, 0.0, 0.0), worlds=1):
     """Return the memory of a walking robot with a given command."""
-    still = torch.zeros(worlds, len(task.actions))
+    still, width = torch.zeros(worlds, len(task.actions)), task.commands(1, torch.Generator()).shape[1]
     return Memory(
-        action=still, command=torch.tensor([[*command, 100.0, 50.0]]).repeat(worlds, 1), joint_velocity=still,
+        action=still, command=torch.tensor([[*command, 100.0, 50.0][:width]]).repeat(worlds, 1), joint_velocity=still,
         air_time=torch.zeros(worlds, 4), frame=torch.zeros(worlds, dtype=torch.long),
     )  # fmt: skip
 

@@ -217,7 +217,7 @@ def _quantities(task: Velocity, **given: Tensor) -> Quantities:
 def test_standing_as_asked_is_worth_tracking_uprightness_and_pose(task):
     earned = rates(task, _quantities(task), walking_memory(task), torch.zeros(1, 8))
     paid = {name: rate for name, rate in earned.items() if rate != 0.0}
-    assert paid == pytest.approx({"track_velocity": 2.0, "track_turning": 1.5, "upright": 1.0, "pose": 1.0})
+    assert paid == pytest.approx({"track_velocity": 3.0, "track_turning": 2.0, "upright": 1.0, "pose": 0.5, "gait": 1.0})
 
 
 def test_terms_by_hand(task):
@@ -231,19 +231,49 @@ def test_terms_by_hand(task):
         base_linear_velocity=torch.tensor([[0.5, 0.1, 0.2]]), base_angular_velocity=torch.tensor([[0.3, 0.4, -0.5]]),
         projected_gravity=torch.tensor([[0.6, 0.0, -0.8]]),
     )  # fmt: skip
-    memory = replace(walking_memory(task, (1.0, 0.0, 0.5)), air_time=torch.tensor([[0.28, 0.58, 0.3, 0.0]]))
+    memory = walking_memory(task, (1.0, 0.0, 0.5))
+    memory.command[:, 4] = 0.5 * math.pi - task.stride  # at the end of the frame, the first diagonal is to be highest
     earned = rates(task, quantities, memory, torch.full((1, 8), 0.5))
-    assert earned["track_velocity"] == pytest.approx(2.0 * math.exp(-4.0 * (0.25 + 0.01 + 0.04)), rel=1e-5)
-    assert earned["track_turning"] == pytest.approx(1.5 * math.exp(-2.0 * 1.0), rel=1e-5)
+    assert earned["track_velocity"] == pytest.approx(3.0 * math.exp(-4.0 * (0.25 + 0.01 + 0.04)), rel=1e-5)
+    assert earned["track_turning"] == pytest.approx(2.0 * math.exp(-2.0 * 1.0), rel=1e-5)
     assert earned["roll_and_pitch"] == pytest.approx(-0.05 * 0.25, rel=1e-5)
     assert earned["upright"] == pytest.approx(math.exp(-5.0 * 0.36), rel=1e-5)
     assert earned["limits"] == pytest.approx(-4 * 0.03, rel=1e-3)
     assert earned["action_change"] == pytest.approx(-0.01 * 8 * 0.25, rel=1e-5)
-    assert earned["air_time"] == pytest.approx((0.1 + 0.2) / 0.4, rel=1e-4)  # steps of .3 and, at most, .4 s
     assert earned["slip"] == pytest.approx(-0.2 * 1.0, rel=1e-5)
     lift = min(0.1, 0.15 * task.legs.height)
-    assert earned["clearance"] == pytest.approx(-2 * 0.5 * (lift - 0.01), rel=1e-4)
+    off = [lift, 0.0, 0.01, lift - 0.01]  # the first two touch, the others are at 1 cm: feet 0 and 3 are due
+    assert earned["gait"] == pytest.approx(math.exp(-sum((x / (0.5 * lift)) ** 2 for x in off) / 4), rel=1e-4)
 
+
+def test_the_gait_goes_on_whatever_is_commanded_and_is_seen_only_when_walking(task, dynamics):
+    world = PolicyEnvironment(task, dynamics, SampledStarts(task, 0), 64, noisy=False)
+    column = task.observations.index("clock.sin")
+    phases = []
+    for _ in range(130):  # longer than any command
+        memory = world.memory
+        phases.append(memory.command[:, 4])
+        standing = memory.command[:, :3].norm(dim=-1) < 0.05
+        clock = world.seen[:, [column, column + 1]]
+        wanted = torch.stack([phases[-1].sin(), phases[-1].cos()], -1).masked_fill(standing[:, None], 0.0)
+        torch.testing.assert_close(clock, wanted)
+        frame = world.step_frame(torch.zeros(64, 8))
+        phases[-1] = phases[-1].masked_fill(frame.done, math.nan)
+    turned = torch.stack(phases).diff(dim=0).remainder(2 * math.pi)
+    known = turned[~turned.isnan()]
+    assert len(known) > 64 * 60
+    torch.testing.assert_close(known, torch.full_like(known, task.stride), atol=1e-4, rtol=0)
+    assert task.stride == pytest.approx(2 * math.pi * 0.02 * 0.35 * math.sqrt(9.81 / task.legs.height), rel=1e-6)
+
+
+def test_rewards_of_the_gait_have_gradients(task):
+    names, memory = list(task.contacts), walking_memory(task, (1.0, 0.0, 0.5))
+    height = torch.full((1, len(names)), 0.013, dtype=torch.float64, requires_grad=True)
+
+    def gait(height: Tensor) -> Tensor:
+        return task.reward(_quantities(task, contact_height=height), memory, torch.zeros(1, 8))["gait"]
+
+    assert torch.autograd.gradcheck(gait, height)
 
 class Clearance(Velocity):
     """Velocity tracking that also sees how high the feet are."""

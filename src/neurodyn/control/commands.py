@@ -17,6 +17,8 @@ STANDS = 0.2
 """Largest mean size of the motion, relative to the commanded one, of a robot that stands."""
 IGNORES = 0.5
 """Largest share of the commanded value that a policy achieves without being said to ignore its command."""
+STANDS_STILL = "stands"
+"""Name of the finding that a policy does not move."""
 _TINY = 1e-9
 
 
@@ -103,7 +105,7 @@ def of_commands(commands: Mapping[str, CommandFigures], where: str = "") -> list
         stands = one.moved < STANDS * one.commanded
         findings.append(
             Finding(
-                "stands" if stands else "ignores-command", "warning",
+                STANDS_STILL if stands else "ignores-command", "warning",
                 f"the policy {'stands' if stands else 'ignores its command'}: {one.said(name)}{where}",
                 "train longer, or look at the reward terms: what does it earn without following the command?",
             )

@@ -49,6 +49,7 @@ KNOWLEDGE: Mapping[str, Knowledge] = {
     "encoder_rate": Knowledge("encoder", noise=0.5),
     "camera": Knowledge("camera"),
     "command": Knowledge(),
+    "clock": Knowledge(),
     "action": Knowledge(),
 }
 """Ways to know a term. Noise of IMU and encoders: mjlab's velocity task; a heading is that of an attitude filter."""

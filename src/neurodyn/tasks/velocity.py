@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Following commanded velocities: base class for legged robots, and the task of any robot that declares its legs.
 
-The latter has the rewards of mjlab's velocity task, with steps rewarded as in Robotic World Model (arXiv 2501.10100).
+The latter has the terms of mjlab's velocity task and, for steps, a gait: feet follow sines, of whose phase the policy
+knows. Heights of feet have gradients where times in the air have none.
 """
 
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import msgspec
 import torch
@@ -35,8 +37,8 @@ PUSH = 0.5
 UPRIGHT = -0.5
 """The z component of gravity in base axes above which the robot has fallen: 60 degrees."""
 
-# Columns of the memory's command: target velocities, then frames until the next command.
-ASKED, _UNTIL = slice(0, 3), slice(3, 4)
+# Columns of the memory's command: target velocities, frames until the next command, and, with a gait, its phase [rad].
+ASKED, _UNTIL, PHASE = slice(0, 3), slice(3, 4), slice(4, 5)
 
 
 class VelocityTracking(Task):
@@ -85,7 +87,7 @@ class VelocityTracking(Task):
         """Return the memory after a frame: air times continue or restart, and expired commands are redrawn."""
         contact = quantities.contacts(self.feet) > 0.5
         until = memory.command[:, _UNTIL] - 1.0
-        command = torch.cat([memory.command[:, ASKED], until], dim=-1)
+        command = torch.cat([memory.command[:, ASKED], until, memory.command[:, PHASE]], dim=-1)
         return replace(
             super().advance(memory, quantities, action, generator),
             command=torch.where(until <= 0.0, self.commands(len(action), generator).to(action.dtype), command),
@@ -158,14 +160,15 @@ _FROUDE = 0.6
 """Largest commanded speed over sqrt(g h), with the base height h; at most 1 m/s."""
 _LOWEST = 0.6
 """Base height below which the robot has fallen, relative to its nominal height."""
+_STRIDES = 0.35
+"""Frequency of the gait over sqrt(g / h), with the base height h: 2 Hz for a Go1, 1.3 Hz for a G1."""
 _ACTION = 0.25
 """Force of a servo for an action of 1 at rest, as a share of its force limit (mjlab)."""
 _LEAST = 0.3
 """Least change of a servo's command for an action of 1 [rad]: otherwise stiff servos would not be explored."""
-_STEP = 0.4
-"""Air time of a good step [s]."""
-_LIFT = 0.15
-"""Height to which feet are lifted, relative to the base's height, at most 0.1 m."""
+_LIFT, _NEAR = 0.15, 0.5
+"""Height to which the gait lifts feet, relative to the base's height, at most 0.1 m; and deviation from it, relative to
+it, at which its reward has fallen to 1/e."""
 _SPREAD_STANDING, _SPREAD_SWING, _SPREAD_OTHER = 0.08, 0.4, 0.15
 """Deviations from the nominal pose at which its reward has fallen to 1/e: standing; walking, for joints that swing legs
 and for others [rad or m]."""
@@ -173,6 +176,9 @@ and for others [rad or m]."""
 
 class Velocity(VelocityTracking):
     """Track velocities on the robot's declared legs (`legs`), by targets of its servos.
+
+    Feet take turns in pairs, in the order of `legs`: diagonal ones trot, two alternate. A user's command therefore has a
+    fifth number, the phase of the gait [rad], which grows by `stride` in every frame.
 
     Robots that take torques get a servo in each driven joint, with the gains that hold the nominal pose.
     """
@@ -187,6 +193,10 @@ class Velocity(VelocityTracking):
     limit = 4.0
     standing = 0.1
     observes = SENSORS
+    along_gradients = True
+    mirrored: Mapping[str, tuple[str, float]] = MappingProxyType(
+        {name: (name, -1.0) for name in ("clock.sin", "clock.cos")}  # the other legs' turn
+    )
 
     def __init__(self, robot: str) -> None:
         """Load the robot, by name or path.
@@ -207,19 +217,44 @@ class Velocity(VelocityTracking):
         self.action_scale = tuple(_reach(self._declaration, name) for name in spec.controls)
         joints = spec.q_names[spec.joint_q]
         fast = min(1.0, _FROUDE * math.sqrt(9.81 * rest))
-        self.fastest = (fast, 0.5 * fast, 0.8)
+        self.fastest = (fast, 0.5 * fast, 1.0)
         self._lift = min(0.1, _LIFT * rest)
         self._pose = tuple(declared.nominal.get(name, 0.0) for name in joints)
         posed = {joint.name: joint for joint in declared.joints if joint.scalar}
         swing = {name: _SPREAD_SWING if name in legs.swing else _SPREAD_OTHER for name in posed}
         self._spread = tuple(swing[name] ** -2 if name in posed else 0.0 for name in joints)
         self._spread_standing = tuple(_SPREAD_STANDING**-2 if name in posed else 0.0 for name in joints)
+        self.stride = 2.0 * math.pi * _STRIDES * math.sqrt(9.81 / rest) * self._declaration.dt
+        self._beat = tuple(math.pi * ((leg + leg // 2) % 2) for leg in range(len(legs.feet)))
         self._limits = tuple(_soft_limits(posed[name].lower, posed[name].upper) if name in posed else _ANY
                              for name in joints)  # fmt: skip
 
     def joint_nominal(self, like: Tensor) -> Tensor:
         """Return the nominal pose, shape [nj]."""
         return constant(self._pose, like)
+
+    def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
+        """Draw velocities, the number of frames for which they hold, and the phase of the gait, shape [worlds, 5]."""
+        drawn = super().commands(worlds, generator)
+        phase = torch.rand(worlds, 1, generator=generator, device=generator.device)
+        return torch.cat([drawn, 2.0 * math.pi * phase], dim=-1)
+
+    def advance(self, memory: Memory, quantities: Quantities, action: Tensor, generator: torch.Generator) -> Memory:
+        """Return the memory after a frame: the gait goes on, whatever is commanded."""
+        after = super().advance(memory, quantities, action, generator)
+        phase = torch.remainder(memory.command[:, PHASE] + self.stride, 2.0 * math.pi)
+        return replace(after, command=torch.cat([after.command[:, :4], phase], dim=-1))
+
+    def hindsight(self, ahead: Quantities) -> Tensor:
+        """Return the mean velocities of the frames that followed, with a gait that begins, shape [worlds, 5]."""
+        moved = super().hindsight(ahead)
+        return torch.cat([moved, torch.zeros_like(moved[:, :1])], dim=-1)
+
+    def observation_terms(self) -> ObservationTerms:
+        """Return the terms of every walking robot, and the phase of the gait."""
+        terms = super().observation_terms()
+        clock = ObservationTerm("clock", self._clock, ("clock.sin", "clock.cos"), sensor="clock")
+        return {**terms, POLICY: (*terms[POLICY], clock)}
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return commands around those of the nominal pose."""
@@ -231,21 +266,20 @@ class Velocity(VelocityTracking):
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the terms, each times dt."""
-        asked, dt = memory.command[:, ASKED], self._declaration.dt
+        asked = memory.command[:, ASKED]
         velocity, spin = quantities["base_linear_velocity"], quantities["base_angular_velocity"]
         touching = quantities.contacts(self.feet) > 0.5
         moving = asked.norm(dim=-1) > 0.05
         terms = {
-            "track_velocity": (2.0, torch.exp(-4.0 * _off(asked[:, :2], velocity))),
-            "track_turning": (1.5, torch.exp(-2.0 * (asked[:, 2] - spin[:, 2]).square())),
+            "track_velocity": (3.0, torch.exp(-4.0 * _off(asked[:, :2], velocity))),
+            "track_turning": (2.0, torch.exp(-2.0 * (asked[:, 2] - spin[:, 2]).square())),
             "roll_and_pitch": (-0.05, spin[:, :2].square().sum(-1)),
             "upright": (1.0, torch.exp(-5.0 * quantities["projected_gravity"][:, :2].square().sum(-1))),
-            "pose": (1.0, self._posture(quantities["joint_position"], moving)),
+            "pose": (0.5, self._posture(quantities["joint_position"], moving)),
             "limits": (-1.0, self._beyond(quantities["joint_position"])),
             "action_change": (-0.01, (action - memory.action).square().sum(-1)),
-            "air_time": (1.0, self._steps(touching, memory.air_time + dt) * moving),
             "slip": (-0.2, (self._of_feet(quantities, "contact_speed") * touching).sum(-1)),
-            "clearance": (-1.0, self._low(quantities, touching) * moving),
+            "gait": (1.0, self._gait(quantities, memory, moving)),
         }
         return self._weigh(terms, action)
 
@@ -257,6 +291,19 @@ class Velocity(VelocityTracking):
             fallen = fallen | (quantities.contacts(self._others) > 0.5).any(-1)
         return fallen
 
+    def _gait(self, quantities: Quantities, memory: Memory, moving: Tensor) -> Tensor:
+        """Return the nearness of the feet's heights to those of the gait, between 0 and 1, shape [worlds]."""
+        phase = memory.command[:, PHASE] + self.stride + constant(self._beat, memory.command)
+        wanted = self._lift * phase.sin().clamp_min(0.0) * moving[:, None]
+        off = (self._of_feet(quantities, "contact_height") - wanted) / (_NEAR * self._lift)
+        return torch.exp(-off.square().mean(-1))
+
+    def _clock(self, quantities: Quantities, memory: Memory) -> Tensor:
+        """Return sine and cosine of the gait's phase, 0 while the robot stands, shape [worlds, 2]."""
+        phase = memory.command[:, PHASE]
+        moving = memory.command[:, ASKED].norm(dim=-1, keepdim=True) > 0.05
+        return torch.cat([phase.sin(), phase.cos()], -1) * moving
+
     def _posture(self, position: Tensor, moving: Tensor) -> Tensor:
         """Return the nearness of the joints to the nominal pose, between 0 and 1, shape [worlds]."""
         away = (position - self.joint_nominal(position)).square()
@@ -267,16 +314,6 @@ class Velocity(VelocityTracking):
         """Return how far joints are in the outer twentieths of their ranges, summed, shape [worlds]."""
         low, high = constant(tuple(zip(*self._limits, strict=True)), position)
         return ((low - position).clamp_min(0.0) + (position - high).clamp_min(0.0)).sum(-1)
-
-    def _steps(self, touching: Tensor, air_time: Tensor) -> Tensor:
-        """Return the air time of feet that land now, up to that of a good step, less half of it, relative to it."""
-        landed = touching & (air_time > 1.5 * self._declaration.dt)
-        return ((air_time.clamp_max(_STEP) - 0.5 * _STEP) * landed).sum(-1) / _STEP
-
-    def _low(self, quantities: Quantities, touching: Tensor) -> Tensor:
-        """Return the distance of moving feet from their lifting height, times their speed."""
-        off = (self._of_feet(quantities, "contact_height") - self._lift).abs() * ~touching
-        return (off * self._of_feet(quantities, "contact_speed")).sum(-1)
 
     def _of_feet(self, quantities: Quantities, name: str) -> Tensor:
         return columns(quantities[name], tuple(quantities.contact_names.index(foot) for foot in self.feet))

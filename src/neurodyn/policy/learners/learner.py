@@ -19,6 +19,7 @@ from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 from torch import Tensor, nn
 
+from neurodyn.control.commands import STANDS_STILL, Commands, of_commands
 from neurodyn.control.resolve import ResolvedDynamics, is_declared
 from neurodyn.control.returns import EpisodeOutcomes, Episodes
 from neurodyn.control.task_frames import require_fit
@@ -63,6 +64,9 @@ from neurodyn.tasks.views import SENSORS
 LEAST_UPDATES = 10
 """Least number of updates before a time budget may end a training without a warning."""
 
+_PATIENT, _STALE = 30.0, 60.0
+"""Seconds of training after which a policy that does not move is called so, and after which progress tells for how long
+it has not improved."""
 _EVALUATION = 900
 """Seed of the starts for comparing policies during training."""
 
@@ -125,6 +129,7 @@ class PolicyLearner(Learner):
         torch.manual_seed(derive_seed(seed, "policy"))
         self._config = policy_config(task, settings.network, self._world.robots.names if settings.privileged else ())
         self.losses, self._real = {}, None
+        self._called, self._improved_at = False, 0.0
         self._shown: Mapping[str, Any] = {}  # values of the last validation
         # Few episodes end in one update, and short ones first: as many episodes as worlds give a fair mean.
         self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.worlds * current_ranks().count)
@@ -192,8 +197,10 @@ class PolicyLearner(Learner):
         score = float(played.penalised.mean())
         values: dict[str, Any] = {"return_training": float(played.returns.mean()), "penalised_training": score}
         values |= self.evaluation_metrics(played)
+        values["failed_training"] = float(played.failed.double().mean())
         if played.commands:
             values["commands"] = {name: one.plain() for name, one in played.commands.items()}
+            self._call_standing(played.commands, train_state)
         if self._judge is not None or (sample is not None and sample.inputs is not None):
             support = self._support_of(network, played, sample, train_state)
             if support.exploits and not (self._support is not None and self._support.exploits):
@@ -206,6 +213,15 @@ class PolicyLearner(Learner):
         if self._reference is not None:
             self._real = values["return_reference"] = float(self._play(network, self._reference, 0.0).returns.mean())
         return Validation(score, values, over=self._stops or (self._judging is not None and self._judging.over))
+
+    def _call_standing(self, commands: Commands, train_state: TrainState) -> None:
+        """Say once, within the first minute, that a policy does not move; later only the verdict does."""
+        if self._called or train_state.seconds < _PATIENT:
+            return
+        self._called = True
+        for one in of_commands(commands, f" after {train_state.seconds:.0f} s"):
+            if one.name == STANDS_STILL:
+                notice(f"{self._out}: {one.what}; if it lasts, another --algorithm, --seed, or more network.initial_std")
 
     @property
     def _stops(self) -> bool:
@@ -282,6 +298,7 @@ class PolicyLearner(Learner):
     def keep(self, train_state: TrainState) -> None:
         """Save the evaluated policy."""
         save_policy(self._out, self._config, self._played)
+        self._improved_at = train_state.seconds
         if self._judging is not None:
             self._judging.keep()
 
@@ -347,6 +364,13 @@ class PolicyLearner(Learner):
             parts.append(f"without noise {played:.4g}")
         if (real := self._shown.get("return_reference")) is not None and self._reference is not None:
             parts.append(f"in {self._reference.name} {real:.4g}")
+        for name, one in self._shown.get("commands", {}).items():
+            what, _, unit = name.partition(" [")
+            parts.append(f"{what} {one['achieved']:.2g} of {one['commanded']:.2g} {unit.rstrip(']')}")
+        if failed := self._shown.get("failed_training"):
+            parts.append(f"{failed:.0%} fail")
+        if (since := loop.state.seconds - self._improved_at) > _STALE and self._shown:
+            parts.append(f"no better for {since / 60.0:.1f} min")
         if recent and recent[1]:
             parts.append(f"{recent[1]:.1%} of episodes implausible")
         return ", ".join(parts)

@@ -16,6 +16,7 @@ from neurodyn.core.config import read_plain, with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import accepts_request
+from neurodyn.dynamics.interface import Dynamics
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
@@ -27,7 +28,7 @@ from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.learners.algorithms import ALGORITHMS
 from neurodyn.policy.learners.learner import initial_policy
 from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest
-from neurodyn.policy.settings import FLAGS, for_view, load_settings, with_flags
+from neurodyn.policy.settings import FLAGS, ShacSettings, for_view, load_settings, with_flags
 from neurodyn.policy.worlds.identified_sensors import with_sensor_errors
 from neurodyn.policy.worlds.randomisation import over_posterior
 from neurodyn.tasks import Task, is_file, load
@@ -40,8 +41,9 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
     Raises:
         InputError: Something is unknown, missing or incompatible.
     """
-    algorithm, task = ALGORITHMS[request.algorithm], load(request.task)
+    task = load(request.task)
     dynamics = open_dynamics(task, request.dynamics, device=request.device, starts=request.starts)
+    algorithm = ALGORITHMS[_algorithm_of(request, task, dynamics.dynamics)]
     algorithm.require(dynamics.dynamics)
     if algorithm.settings.infers:
         raise InputError("--algorithm distillation needs a teacher; valid: `neurodyn policy distill TEACHER --out DIR`")
@@ -67,6 +69,22 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
         task, dynamics, Path(request.out), settings, judge=judge, starts=request.starts, initial=initial,
         resume=request.resume, logger=request.logger,
     )  # fmt: skip
+
+
+_OF_PPO = ("settings", "privileged", "recurrent", "latent", "symmetry")
+"""Requests that leave a task to PPO: features that SHAC lacks, and files that were written for it."""
+
+
+def _algorithm_of(request: TrainPolicyRequest, task: Task, dynamics: Dynamics) -> str:
+    """Return the name of the requested algorithm; by default of the one that began a training, or the task's."""
+    if request.algorithm is not None:
+        return request.algorithm
+    record = request.out / "config.yaml"
+    if request.resume and record.is_file():
+        return read_plain(record).get("algorithm") or DEFAULT_ALGORITHM
+    plain = request.device == "cpu" and request.penalty is None and not any(getattr(request, one) for one in _OF_PPO)
+    along = task.along_gradients and plain and dynamics.differentiable and not dynamics.measured
+    return ShacSettings.algorithm if along else DEFAULT_ALGORITHM
 
 
 def _saw_state(out: Path) -> bool:

@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policies of velocity@ROBOT in plain MuJoCo: the asset's own model, servos and time step, with pushes.
+
+    python benchmarks/walkers.py POLICY ... --episodes 512 --seconds 20
+    python benchmarks/walkers.py POLICY --push 0 --noise 0
+
+Nothing of the library's engine takes part: `mujoco.mj_step` moves the robot, and the policy's observations are computed
+here from its state, with the noise of the task's sensors. Commands change every 5 s, a tenth of them to standing, and the
+base's velocity jumps in a random horizontal direction 2.5 s after each. Velocities are means over 1 s in the axes of the
+heading, in windows that begin 1 s after a change of the command or a push; those of all windows are beside them.
+"""
+
+import argparse
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import torch
+
+from neurodyn.core.artifacts import write_json
+from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, acting, load_policy
+from neurodyn.robots import load
+from neurodyn.robots.assets import asset_path
+from neurodyn.tasks.velocity import Velocity
+
+PERIOD, PUSHED, SETTLED = 5.0, 2.5, 1.0
+"""Seconds for which a command holds, until the push in it, and until the robot is measured after either."""
+STANDING = 0.1
+FALLEN = -0.5
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Figures of the episodes of a policy.
+
+    Attributes:
+        falls: Share of episodes that end in a fall.
+        seconds: Mean length of an episode [s].
+        speed: Root of the mean squared error of the horizontal velocity [m/s], means over 1 s.
+        turning: The same of the yaw rate [rad/s].
+        speed_always: The same over all whole seconds, also after pushes and changes of the command.
+        turning_always: The same.
+        commanded: Mean commanded speed where one is commanded [m/s].
+        achieved: Mean velocity along it [m/s].
+        transport: Mechanical work (its magnitude) over weight times way.
+        cpu: CPU time of the judgement [s].
+    """
+
+    falls: float
+    seconds: float
+    speed: float
+    turning: float
+    speed_always: float
+    turning_always: float
+    commanded: float
+    achieved: float
+    transport: float
+    cpu: float
+
+
+def asset_model(robot: str) -> mujoco.MjModel:
+    """Return the robot's own MJCF, with its own actuators, options and floor; meshes that are only seen are left out."""
+    spec = mujoco.MjSpec.from_file(str(asset_path(load(robot)).resolve()))
+    for geom in list(spec.geoms):
+        if geom.type == mujoco.mjtGeom.mjGEOM_MESH and not geom.contype and not geom.conaffinity:
+            spec.delete(geom)
+    for mesh in list(spec.meshes):
+        spec.delete(mesh)
+    return spec.compile()
+
+
+class Bodies:
+    """Worlds of plain MuJoCo that stand in the nominal pose, with what a policy sees of them."""
+
+    def __init__(self, model: mujoco.MjModel, task: Velocity, config: PolicyConfig, worlds: int, noise: float,
+                 rng: np.random.Generator) -> None:  # fmt: skip
+        self.model, self.task, self.rng = model, task, rng
+        self.datas = [mujoco.MjData(model) for _ in range(worlds)]
+        self.steps = round(config.dt / model.opt.timestep)
+        assert abs(self.steps * model.opt.timestep - config.dt) < 1e-9
+        names = [name.partition(".")[2] for name in config.observations if name.startswith("joint_position.")]
+        joints = [model.joint(name) for name in names]
+        self._q, self._qd = ([int(one[0]) for one in part] for part in zip(*((j.qposadr, j.dofadr) for j in joints)))
+        self._phase = 0.0
+        self._clocked = "clock.sin" in config.observations
+        self._clock_first = self._clocked and config.observations[-1] != "clock.cos"
+        self._drives = [int(model.actuator(name).id) for name in config.actions]
+        self._pose = task.joint_nominal(torch.zeros(1)).numpy()
+        self._home = task.nominal(torch.zeros(1)).numpy()
+        self._scale = np.array(config.action_scale)
+        half = {term.name: (noise * term.noise, noise * term.bias) for term in task.readings}
+        parts = [(half[name.partition(".")[0]]) for name in config.observations]
+        self._noise, bias = np.array(parts).T
+        self._bias = rng.uniform(-1, 1, (worlds, len(bias))) * bias
+        for data in self.datas:
+            data.qpos[2] = task.legs.height + 0.02
+            data.qpos[self._q] = self._pose + rng.uniform(-0.05, 0.05, len(joints))
+            data.ctrl[self._drives] = self._home
+            mujoco.mj_forward(model, data)
+
+    def read(self, frame: int, commands: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        """Return observations, shape [worlds, observations]."""
+        rows, phase = [], self._phase + self.task.stride * frame
+        for data, command, action in zip(self.datas, commands, actions, strict=True):
+            down = -matrix_of(data.qpos[3:7])[2]
+            clock = np.array([np.sin(phase), np.cos(phase)]) * (np.linalg.norm(command) > 0.05) if self._clocked else ()
+            rows.append([*data.qvel[3:6], *down, *command, *(data.qpos[self._q] - self._pose), *data.qvel[self._qd],
+                         *(clock if self._clock_first else action), *(action if self._clock_first else clock)])  # fmt: skip
+        seen = np.array(rows)
+        return seen + self._bias + self._noise * self.rng.uniform(-1, 1, seen.shape)
+
+    def move(self, actions: np.ndarray, alive: np.ndarray) -> np.ndarray:
+        """Advance a frame; return vx, vy and yaw rate in axes of the heading, and the work done, shape [worlds, 4]."""
+        moved = np.zeros((len(self.datas), 4))
+        for world in np.flatnonzero(alive):
+            data = self.datas[world]
+            data.ctrl[self._drives] = self._home + self._scale * actions[world]
+            before, yaw = data.qpos[:2].copy(), heading_of(data.qpos[3:7])
+            for _ in range(self.steps):
+                mujoco.mj_step(self.model, data)
+                moved[world, 3] += np.abs(data.actuator_force * data.actuator_velocity).sum() * self.model.opt.timestep
+            after = heading_of(data.qpos[3:7])
+            dt, turned = self.steps * self.model.opt.timestep, (after - yaw + np.pi) % (2 * np.pi) - np.pi
+            x, y = (data.qpos[:2] - before) / dt
+            mean = yaw + 0.5 * turned
+            moved[world, :3] = (np.cos(mean) * x + np.sin(mean) * y, np.cos(mean) * y - np.sin(mean) * x, turned / dt)
+        return moved
+
+    def fallen(self) -> np.ndarray:
+        """Return which robots have fallen, shape [worlds]."""
+        return np.array([
+            -matrix_of(data.qpos[3:7])[2, 2] > FALLEN or data.qpos[2] < 0.6 * self.task.legs.height
+            or not np.isfinite(data.qpos).all() for data in self.datas
+        ])  # fmt: skip
+
+    def push(self, size: float) -> None:
+        """Change the velocity of each base by `size` in a random horizontal direction [m/s]."""
+        for data, angle in zip(self.datas, self.rng.uniform(-np.pi, np.pi, len(self.datas)), strict=True):
+            data.qvel[:2] += size * np.array([np.cos(angle), np.sin(angle)])
+
+
+def matrix_of(quaternion: np.ndarray) -> np.ndarray:
+    """Return the rotation matrix of a quaternion (w, x, y, z)."""
+    flat = np.zeros(9)
+    mujoco.mju_quat2Mat(flat, quaternion)
+    return flat.reshape(3, 3)
+
+
+def heading_of(quaternion: np.ndarray) -> float:
+    """Return the direction of the base's x axis about the vertical [rad]."""
+    w, x, y, z = quaternion
+    return float(np.arctan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z)))
+
+
+def judged(policy: str, *, episodes: int, seconds: float, push: float = 0.5, noise: float = 1.0, seed: int = 7,
+           fastest: tuple[float, float, float] = (1.0, 0.5, 1.0), model: mujoco.MjModel | None = None) -> Walk:  # fmt: skip
+    """Play a policy in plain MuJoCo and return its figures."""
+    begin = time.process_time()
+    config, network = load_policy(policy)
+    task = Velocity(config.robot)
+    model = asset_model(config.robot) if model is None else model
+    path, commands, alive = walked(config, network, task, model, episodes, seconds, push, noise, seed, fastest)
+    return figures(path, commands, alive, config.dt, push > 0, float(model.body_mass.sum()),
+                   time.process_time() - begin)  # fmt: skip
+
+
+def walked(config: PolicyConfig, network: PolicyNetwork, task: Velocity, model: mujoco.MjModel, episodes: int,
+           seconds: float, push: float, noise: float, seed: int, fastest: tuple[float, float, float],
+           ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """Return motion, commands and which episodes go on, shape [frames, episodes, 4], [.., 3], and [..]."""
+    rng = np.random.default_rng(seed)
+    bodies, policy = Bodies(model, task, config, episodes, noise, rng), acting(network)
+    actions, alive = np.zeros((episodes, len(config.actions))), np.ones(episodes, bool)
+    frames, period, pushed = (round(x / config.dt) for x in (seconds, PERIOD, PUSHED))
+    command, record = np.zeros((episodes, 3)), []
+    for frame in range(frames):
+        if frame % period == 0:
+            command = rng.uniform(-1, 1, (episodes, 3)) * fastest
+            command[rng.random(episodes) < STANDING] = 0.0
+        elif frame % period == pushed and push:
+            bodies.push(push)
+        seen = torch.tensor(bodies.read(frame, command, actions), dtype=torch.float32)
+        with torch.no_grad():
+            actions = policy(seen).double().numpy()
+        moved = bodies.move(actions, alive)
+        alive = alive & ~bodies.fallen()
+        record.append((moved, command, alive))
+    moved, commands, going = (np.array(part) for part in zip(*record, strict=True))
+    return moved, commands, going
+
+
+def figures(path: np.ndarray, commands: np.ndarray, alive: np.ndarray, dt: float, pushed: bool, mass: float,
+            cpu: float) -> Walk:  # fmt: skip
+    """Return the figures of motions; arguments: see `walked`."""
+    second, period = round(1.0 / dt), round(PERIOD / dt)
+    begins = [SETTLED, PUSHED + SETTLED] if pushed else [SETTLED, SETTLED + 1.0, SETTLED + 2.0]
+    errors: dict[bool, list[np.ndarray]] = {False: [], True: []}
+    along: list[np.ndarray] = []
+    for start in range(0, len(path) - second + 1, second):
+        errors[False].append(_errors(path, commands, alive, start, second)[0])
+    for base in range(0, len(path), period):
+        for begin in begins:
+            start = base + round(begin / dt)
+            if start + second <= len(path):
+                error, followed = _errors(path, commands, alive, start, second)
+                errors[True].append(error)
+                along.append(followed)
+    settled, every = (np.concatenate(errors[kind]) for kind in (True, False))
+    asked, did = np.concatenate(along).T if along else (np.zeros(0), np.zeros(0))
+    walking = asked > 0.05
+    way = float((np.linalg.norm(path[..., :2], axis=-1) * alive).sum() * dt)
+    work = float((path[..., 3] * alive).sum())
+
+    def rms(values: np.ndarray) -> float:
+        return float(np.sqrt(np.mean(values**2))) if len(values) else float("nan")
+
+    return Walk(
+        falls=float(1.0 - alive[-1].mean()), seconds=float(alive.sum(0).mean() * dt), speed=rms(settled[:, 0]),
+        turning=rms(settled[:, 1]), speed_always=rms(every[:, 0]), turning_always=rms(every[:, 1]),
+        commanded=float(asked[walking].mean()) if walking.any() else 0.0,
+        achieved=float(did[walking].mean()) if walking.any() else 0.0,
+        transport=work / (mass * 9.81 * max(way, 1e-9)), cpu=cpu,
+    )  # fmt: skip
+
+
+def _errors(path: np.ndarray, commands: np.ndarray, alive: np.ndarray, start: int, second: int) -> Any:
+    """Return errors of speed and turning, and speed commanded and along the command, of a second of upright robots."""
+    upright = alive[start + second - 1]
+    mean = path[start : start + second, upright, :3].mean(0)
+    asked = commands[start : start + second, upright].mean(0)
+    size = np.linalg.norm(asked[:, :2], axis=-1)
+    error = np.stack([np.linalg.norm(mean[:, :2] - asked[:, :2], axis=-1), np.abs(mean[:, 2] - asked[:, 2])], -1)
+    return error, np.stack([size, (mean[:, :2] * asked[:, :2]).sum(-1) / np.maximum(size, 1e-9)], -1)
+
+
+def row(name: str, walk: Walk) -> str:
+    """Return a row of the table."""
+    return (
+        f"| {name} | {walk.falls:.1%} | {walk.seconds:.1f} | {walk.speed:.3f} | {walk.turning:.3f} | "
+        f"{walk.speed_always:.3f}, {walk.turning_always:.3f} | {walk.achieved:.2f} of {walk.commanded:.2f} | "
+        f"{walk.transport:.2f} | {walk.cpu:.0f} |"
+    )
+
+
+HEAD = """| policy | falls | episode [s] | error [m/s] | [rad/s] | always | speed | cost of transport | CPU-s |
+|---|---|---|---|---|---|---|---|---|"""
+
+
+def main() -> None:
+    """Judge policies."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("policies", nargs="+")
+    parser.add_argument("--episodes", type=int, default=512)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--push", type=float, default=0.5, help="change of the base's velocity [m/s]; 0 for none")
+    parser.add_argument("--noise", type=float, default=1.0, help="factor on the errors of the sensors")
+    parser.add_argument("--fastest", type=float, nargs=3, default=(1.0, 0.5, 1.0), help="commands [m/s, m/s, rad/s]")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    print(HEAD)
+    walks: dict[str, Mapping[str, float]] = {}
+    for policy in args.policies:
+        walk = judged(policy, episodes=args.episodes, seconds=args.seconds, push=args.push, noise=args.noise,
+                      fastest=tuple(args.fastest))  # fmt: skip
+        print(row(policy, walk), flush=True)
+        walks[policy] = asdict(walk)
+    if args.json:
+        write_json(args.json, walks)
+
+
+if __name__ == "__main__":
+    main()
