@@ -5,9 +5,9 @@
     python benchmarks/walkers.py POLICY --push 0 --noise 0
 
 Nothing of the library's engine takes part: `mujoco.mj_step` moves the robot, and the policy's observations are computed
-here from its state, with the noise of the task's sensors. Commands change every 5 s, a tenth of them to standing, and the
-base's velocity jumps in a random horizontal direction 2.5 s after each. Velocities are means over 1 s in the axes of the
-heading, in windows that begin 1 s after a change of the command or a push; those of all windows are beside them.
+here from its state, with the errors of the task's sensors. Commands change every 5 s, a tenth of them to standing, and
+the base's velocity jumps in a random horizontal direction 2.5 s after each. Velocities are means over 1 s in the axes
+of the heading, in windows that begin 1 s after a change of the command or a push; those of all seconds are beside them.
 """
 
 import argparse
@@ -22,15 +22,18 @@ import numpy as np
 import torch
 
 from neurodyn.core.artifacts import write_json
-from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, acting, load_policy
+from neurodyn.policy.artifact import acting, load_policy
 from neurodyn.robots import load
 from neurodyn.robots.assets import asset_path
+from neurodyn.sim.mujoco.build import build_model
 from neurodyn.tasks.velocity import Velocity
 
 PERIOD, PUSHED, SETTLED = 5.0, 2.5, 1.0
 """Seconds for which a command holds, until the push in it, and until the robot is measured after either."""
-STANDING = 0.1
+STANDING, STILL = 0.1, 0.05
+"""Share of commands to stand, and size below which a command is one."""
 FALLEN = -0.5
+"""The z component of gravity in base axes above which the robot has fallen."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +65,17 @@ class Walk:
     cpu: float
 
 
-def asset_model(robot: str) -> mujoco.MjModel:
-    """Return the robot's own MJCF, with its own actuators, options and floor; meshes that are only seen are left out."""
-    spec = mujoco.MjSpec.from_file(str(asset_path(load(robot)).resolve()))
+def asset_model(task: Velocity) -> mujoco.MjModel:
+    """Return the model of the robot's own asset.
+
+    An MJCF keeps its actuators, options and floor; meshes that are only seen are left out. A URDF, which has none of
+    them, gets those of the robot's declaration.
+    """
+    path = asset_path(load(task.robot)).resolve()
+    if path.suffix != ".xml":
+        robot = task.declaration()
+        return build_model(robot, robot.named_ground()).model
+    spec = mujoco.MjSpec.from_file(str(path))
     for geom in list(spec.geoms):
         if geom.type == mujoco.mjtGeom.mjGEOM_MESH and not geom.contype and not geom.conaffinity:
             spec.delete(geom)
@@ -76,26 +87,26 @@ def asset_model(robot: str) -> mujoco.MjModel:
 class Bodies:
     """Worlds of plain MuJoCo that stand in the nominal pose, with what a policy sees of them."""
 
-    def __init__(self, model: mujoco.MjModel, task: Velocity, config: PolicyConfig, worlds: int, noise: float,
-                 rng: np.random.Generator) -> None:  # fmt: skip
+    def __init__(
+        self, model: mujoco.MjModel, task: Velocity, worlds: int, noise: float, rng: np.random.Generator
+    ) -> None:
         self.model, self.task, self.rng = model, task, rng
+        self.dt = task.declaration().dt
+        self.steps = round(self.dt / model.opt.timestep)
+        if abs(self.steps * model.opt.timestep - self.dt) > 1e-9:
+            raise SystemExit(f"{task.name}: a frame of {self.dt} s is no whole number of steps of {model.opt.timestep}")
         self.datas = [mujoco.MjData(model) for _ in range(worlds)]
-        self.steps = round(config.dt / model.opt.timestep)
-        assert abs(self.steps * model.opt.timestep - config.dt) < 1e-9
-        names = [name.partition(".")[2] for name in config.observations if name.startswith("joint_position.")]
+        names = [name.partition(".")[2] for name in task.observations if name.startswith("joint_position.")]
         joints = [model.joint(name) for name in names]
-        self._q, self._qd = ([int(one[0]) for one in part] for part in zip(*((j.qposadr, j.dofadr) for j in joints)))
-        self._phase = 0.0
-        self._clocked = "clock.sin" in config.observations
-        self._clock_first = self._clocked and config.observations[-1] != "clock.cos"
-        self._drives = [int(model.actuator(name).id) for name in config.actions]
-        self._pose = task.joint_nominal(torch.zeros(1)).numpy()
-        self._home = task.nominal(torch.zeros(1)).numpy()
-        self._scale = np.array(config.action_scale)
-        half = {term.name: (noise * term.noise, noise * term.bias) for term in task.readings}
-        parts = [(half[name.partition(".")[0]]) for name in config.observations]
-        self._noise, bias = np.array(parts).T
-        self._bias = rng.uniform(-1, 1, (worlds, len(bias))) * bias
+        self._q, self._qd = ([int(one[0]) for one in part] for part in ([j.qposadr for j in joints], [j.dofadr for j in joints]))
+        self._drives = [int(model.actuator(name).id) for name in task.actions]
+        self._pose, self._home = (
+            part.numpy() for part in (task.joint_nominal(torch.zeros(1)), task.nominal(torch.zeros(1)))
+        )
+        self._scale = np.array(task.action_scale)
+        self._noise = noise * np.concatenate([[term.noise] * len(term.names) for term in task.readings])
+        bias = noise * np.concatenate([[term.bias] * len(term.names) for term in task.readings])
+        self._bias = bias * rng.uniform(-1, 1, (worlds, len(bias)))
         for data in self.datas:
             data.qpos[2] = task.legs.height + 0.02
             data.qpos[self._q] = self._pose + rng.uniform(-0.05, 0.05, len(joints))
@@ -104,12 +115,16 @@ class Bodies:
 
     def read(self, frame: int, commands: np.ndarray, actions: np.ndarray) -> np.ndarray:
         """Return observations, shape [worlds, observations]."""
-        rows, phase = [], self._phase + self.task.stride * frame
+        phase = self.task.stride * frame
+        clock = np.array([np.sin(phase), np.cos(phase)])
+        rows = []
         for data, command, action in zip(self.datas, commands, actions, strict=True):
-            down = -matrix_of(data.qpos[3:7])[2]
-            clock = np.array([np.sin(phase), np.cos(phase)]) * (np.linalg.norm(command) > 0.05) if self._clocked else ()
-            rows.append([*data.qvel[3:6], *down, *command, *(data.qpos[self._q] - self._pose), *data.qvel[self._qd],
-                         *(clock if self._clock_first else action), *(action if self._clock_first else clock)])  # fmt: skip
+            seen = {
+                "gyroscope": data.qvel[3:6], "gravity": -matrix_of(data.qpos[3:7])[2], "command": command,
+                "joint_position": data.qpos[self._q] - self._pose, "joint_velocity": data.qvel[self._qd],
+                "last_action": action, "clock": clock * (np.linalg.norm(command) > STILL),
+            }  # fmt: skip
+            rows.append(np.concatenate([seen[term.name] for term in self.task.readings]))
         seen = np.array(rows)
         return seen + self._bias + self._noise * self.rng.uniform(-1, 1, seen.shape)
 
@@ -124,10 +139,11 @@ class Bodies:
                 mujoco.mj_step(self.model, data)
                 moved[world, 3] += np.abs(data.actuator_force * data.actuator_velocity).sum() * self.model.opt.timestep
             after = heading_of(data.qpos[3:7])
-            dt, turned = self.steps * self.model.opt.timestep, (after - yaw + np.pi) % (2 * np.pi) - np.pi
-            x, y = (data.qpos[:2] - before) / dt
+            turned = (after - yaw + np.pi) % (2 * np.pi) - np.pi
+            x, y = (data.qpos[:2] - before) / self.dt
             mean = yaw + 0.5 * turned
-            moved[world, :3] = (np.cos(mean) * x + np.sin(mean) * y, np.cos(mean) * y - np.sin(mean) * x, turned / dt)
+            moved[world, :2] = np.cos(mean) * x + np.sin(mean) * y, np.cos(mean) * y - np.sin(mean) * x
+            moved[world, 2] = turned / self.dt
         return moved
 
     def fallen(self) -> np.ndarray:
@@ -157,25 +173,15 @@ def heading_of(quaternion: np.ndarray) -> float:
 
 
 def judged(policy: str, *, episodes: int, seconds: float, push: float = 0.5, noise: float = 1.0, seed: int = 7,
-           fastest: tuple[float, float, float] = (1.0, 0.5, 1.0), model: mujoco.MjModel | None = None) -> Walk:  # fmt: skip
-    """Play a policy in plain MuJoCo and return its figures."""
+           fastest: tuple[float, float, float] = (1.0, 0.5, 1.0), robot: str | None = None) -> Walk:  # fmt: skip
+    """Play a policy in plain MuJoCo and return its figures; `robot` if its own has moved."""
     begin = time.process_time()
     config, network = load_policy(policy)
-    task = Velocity(config.robot)
-    model = asset_model(config.robot) if model is None else model
-    path, commands, alive = walked(config, network, task, model, episodes, seconds, push, noise, seed, fastest)
-    return figures(path, commands, alive, config.dt, push > 0, float(model.body_mass.sum()),
-                   time.process_time() - begin)  # fmt: skip
-
-
-def walked(config: PolicyConfig, network: PolicyNetwork, task: Velocity, model: mujoco.MjModel, episodes: int,
-           seconds: float, push: float, noise: float, seed: int, fastest: tuple[float, float, float],
-           ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """Return motion, commands and which episodes go on, shape [frames, episodes, 4], [.., 3], and [..]."""
-    rng = np.random.default_rng(seed)
-    bodies, policy = Bodies(model, task, config, episodes, noise, rng), acting(network)
-    actions, alive = np.zeros((episodes, len(config.actions))), np.ones(episodes, bool)
-    frames, period, pushed = (round(x / config.dt) for x in (seconds, PERIOD, PUSHED))
+    task = Velocity(robot or config.robot)
+    model, rng = asset_model(task), np.random.default_rng(seed)
+    bodies, act = Bodies(model, task, episodes, noise, rng), acting(network)
+    actions, alive = np.zeros((episodes, len(task.actions))), np.ones(episodes, bool)
+    frames, period, pushed = (round(x / bodies.dt) for x in (seconds, PERIOD, PUSHED))
     command, record = np.zeros((episodes, 3)), []
     for frame in range(frames):
         if frame % period == 0:
@@ -183,19 +189,19 @@ def walked(config: PolicyConfig, network: PolicyNetwork, task: Velocity, model: 
             command[rng.random(episodes) < STANDING] = 0.0
         elif frame % period == pushed and push:
             bodies.push(push)
-        seen = torch.tensor(bodies.read(frame, command, actions), dtype=torch.float32)
         with torch.no_grad():
-            actions = policy(seen).double().numpy()
+            actions = act(torch.tensor(bodies.read(frame, command, actions), dtype=torch.float32)).double().numpy()
         moved = bodies.move(actions, alive)
         alive = alive & ~bodies.fallen()
         record.append((moved, command, alive))
     moved, commands, going = (np.array(part) for part in zip(*record, strict=True))
-    return moved, commands, going
+    return figures(moved, commands, going, bodies.dt, push > 0, float(model.body_mass.sum()),
+                   time.process_time() - begin)  # fmt: skip
 
 
 def figures(path: np.ndarray, commands: np.ndarray, alive: np.ndarray, dt: float, pushed: bool, mass: float,
             cpu: float) -> Walk:  # fmt: skip
-    """Return the figures of motions; arguments: see `walked`."""
+    """Return the figures of motions and commands, shape [frames, episodes, ...], of episodes while they go on."""
     second, period = round(1.0 / dt), round(PERIOD / dt)
     begins = [SETTLED, PUSHED + SETTLED] if pushed else [SETTLED, SETTLED + 1.0, SETTLED + 2.0]
     errors: dict[bool, list[np.ndarray]] = {False: [], True: []}
@@ -211,7 +217,7 @@ def figures(path: np.ndarray, commands: np.ndarray, alive: np.ndarray, dt: float
                 along.append(followed)
     settled, every = (np.concatenate(errors[kind]) for kind in (True, False))
     asked, did = np.concatenate(along).T if along else (np.zeros(0), np.zeros(0))
-    walking = asked > 0.05
+    walking = asked > STILL
     way = float((np.linalg.norm(path[..., :2], axis=-1) * alive).sum() * dt)
     work = float((path[..., 3] * alive).sum())
 
@@ -259,6 +265,7 @@ def main() -> None:
     parser.add_argument("--push", type=float, default=0.5, help="change of the base's velocity [m/s]; 0 for none")
     parser.add_argument("--noise", type=float, default=1.0, help="factor on the errors of the sensors")
     parser.add_argument("--fastest", type=float, nargs=3, default=(1.0, 0.5, 1.0), help="commands [m/s, m/s, rad/s]")
+    parser.add_argument("--robot", help="the policies' robot, if it has moved")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -266,7 +273,7 @@ def main() -> None:
     walks: dict[str, Mapping[str, float]] = {}
     for policy in args.policies:
         walk = judged(policy, episodes=args.episodes, seconds=args.seconds, push=args.push, noise=args.noise,
-                      fastest=tuple(args.fastest))  # fmt: skip
+                      fastest=tuple(args.fastest), robot=args.robot)  # fmt: skip
         print(row(policy, walk), flush=True)
         walks[policy] = asdict(walk)
     if args.json:

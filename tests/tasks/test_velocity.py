@@ -3,7 +3,6 @@
 
 import math
 import shutil
-from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -217,7 +216,9 @@ def _quantities(task: Velocity, **given: Tensor) -> Quantities:
 def test_standing_as_asked_is_worth_tracking_uprightness_and_pose(task):
     earned = rates(task, _quantities(task), walking_memory(task), torch.zeros(1, 8))
     paid = {name: rate for name, rate in earned.items() if rate != 0.0}
-    assert paid == pytest.approx({"track_velocity": 3.0, "track_turning": 2.0, "upright": 1.0, "pose": 0.5, "gait": 1.0})
+    assert paid == pytest.approx(
+        {"track_velocity": 3.0, "track_turning": 2.0, "upright": 1.0, "pose": 0.5, "gait": 1.0}
+    )
 
 
 def test_terms_by_hand(task):
@@ -274,6 +275,7 @@ def test_rewards_of_the_gait_have_gradients(task):
         return task.reward(_quantities(task, contact_height=height), memory, torch.zeros(1, 8))["gait"]
 
     assert torch.autograd.gradcheck(gait, height)
+
 
 class Clearance(Velocity):
     """Velocity tracking that also sees how high the feet are."""

@@ -2,21 +2,36 @@
 """Trainings of policies that see sensors: critics that see the state, histories, resuming, and what older files saw."""
 
 import json
+import warnings
+from collections import deque
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 import torch
 
+from neurodyn.control.commands import CommandFigures
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core import artifacts
 from neurodyn.core.errors import MismatchError
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import load_policy, policy_config, require_task, save_policy, task_of
+from neurodyn.policy.learners.learner import PolicyLearner
 from neurodyn.policy.learners.shac import ShacLearner
-from neurodyn.policy.learners.training import _saw_state
+from neurodyn.policy.learners.training import _algorithm_of, _saw_state
 from neurodyn.policy.learners.training import train as train_policy
-from neurodyn.policy.settings import SENSED_FRAMES, NetworkSettings, PolicySettings, for_view
+from neurodyn.policy.requests import TrainPolicyRequest
+from neurodyn.policy.settings import (
+    SENSED_FRAMES,
+    NetworkSettings,
+    PolicySettings,
+    ShacSettings,
+    for_view,
+    load_settings,
+)
 from neurodyn.tasks import load
+from neurodyn.tasks.commands import SPEED
 from tests.learn.callbacks import StopAt, Stopped
 from tests.policy.learners.test_shac import TINY as SHAC
 from tests.policy.small_worlds import TINY as PPO
@@ -114,3 +129,42 @@ def test_a_training_of_an_older_version_continues_with_the_state(tmp_path):
     (tmp_path / "config.yaml").write_text("task: velocity@go2\nsettings: {worlds: 8, observe: sensors}\n")
     assert not _saw_state(tmp_path)
     assert not _saw_state(tmp_path / "none")
+
+
+def test_walking_robots_learn_along_gradients_where_there_are_any(tmp_path):
+    walking, running = load("velocity@go2"), load("ant-run")
+    with_gradients, without = (SimpleNamespace(differentiable=known, measured=False) for known in (True, False))
+
+    def chosen(task, dynamics, **given):
+        return _algorithm_of(TrainPolicyRequest(task.name, "hybrid", tmp_path, **given), task, dynamics)
+
+    assert chosen(walking, with_gradients) == "shac"
+    assert chosen(walking, without) == chosen(running, with_gradients) == "ppo"
+    for given in ({"symmetry": True}, {"recurrent": "gru"}, {"settings": "own.yaml"}, {"device": "cuda"}):
+        assert chosen(walking, with_gradients, **given) == "ppo"
+    assert chosen(running, with_gradients, algorithm="shac") == "shac"
+    (tmp_path / "config.yaml").write_text("task: velocity@go2\n")  # of PPO, which records leave out
+    assert chosen(walking, with_gradients, resume=True) == "ppo"
+    (tmp_path / "config.yaml").write_text("algorithm: shac\n")
+    assert chosen(running, with_gradients, resume=True) == "shac"
+    assert load_settings("velocity@go2", kind=ShacSettings).network.history == 3
+
+
+def test_a_policy_that_stands_is_called_so_once_and_progress_tells_what_it_does(tmp_path):
+    learner = object.__new__(PolicyLearner)
+    learner._out, learner._called, learner._improved_at, learner._reference = tmp_path, False, 0.0, None
+    learner._recent, learner._settings = deque(), PolicySettings()
+    stands = {SPEED: CommandFigures(commanded=0.6, achieved=0.01, moved=0.03)}
+    state = TrainState(seconds=20.0)
+    learner._call_standing(stands, state)
+    assert not learner._called  # too early to tell
+    state.seconds = 90.0
+    with pytest.warns(UserWarning, match="stands: speed commanded 0.6, achieved 0.01 m/s after 90 s; if it lasts"):
+        learner._call_standing(stands, state)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        learner._call_standing(stands, state)
+    learner._shown = {"return_training": 40.0, "failed_training": 0.25,
+                      "commands": {name: one.plain() for name, one in stands.items()}}  # fmt: skip
+    text = learner.text(SimpleNamespace(state=state), None)
+    assert text == "without noise 40, speed 0.01 of 0.6 m/s, 25% fail, no better for 1.5 min"

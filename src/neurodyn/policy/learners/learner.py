@@ -221,7 +221,9 @@ class PolicyLearner(Learner):
         self._called = True
         for one in of_commands(commands, f" after {train_state.seconds:.0f} s"):
             if one.name == STANDS_STILL:
-                notice(f"{self._out}: {one.what}; if it lasts, another --algorithm, --seed, or more network.initial_std")
+                notice(
+                    f"{self._out}: {one.what}; if it lasts, another --algorithm, --seed, or more network.initial_std"
+                )
 
     @property
     def _stops(self) -> bool:
