@@ -98,7 +98,9 @@ class Bodies:
         self.datas = [mujoco.MjData(model) for _ in range(worlds)]
         names = [name.partition(".")[2] for name in task.observations if name.startswith("joint_position.")]
         joints = [model.joint(name) for name in names]
-        self._q, self._qd = ([int(one[0]) for one in part] for part in ([j.qposadr for j in joints], [j.dofadr for j in joints]))
+        self._q, self._qd = (
+            [int(one[0]) for one in part] for part in ([j.qposadr for j in joints], [j.dofadr for j in joints])
+        )
         self._drives = [int(model.actuator(name).id) for name in task.actions]
         self._pose, self._home = (
             part.numpy() for part in (task.joint_nominal(torch.zeros(1)), task.nominal(torch.zeros(1)))

@@ -29,11 +29,15 @@ ARGUMENTS = {
     "own_logs/make_logs.py": ["--runs", "4", "--seconds", "6"],
     "c_loop/run.py": ["--seconds", "0.5", "--rate", "100"],
     "pushing.py": ["--pushes", "8"],
+    "go1_minutes.py": ["--updates", "1"],
     "real_pendulum.py": ["--windows", "8", "--horizon", "0.1"],
     **{f"trainers/{name}_ppo.py": ["--worlds", "16", "--updates", "8"] for name in ("cleanrl", "rsl_rl", "sb3")},
     "soft_tail/soft_tail.py": ["--runs", "5", "--seconds", "6", "--minutes", "0.004"],
 }
-NEEDS = {"logs_to_policy.py": "rsl_rl", "trainers/rsl_rl_ppo.py": "rsl_rl", "trainers/sb3_ppo.py": "stable_baselines3"}
+NEEDS = {
+    "logs_to_policy.py": "rsl_rl", "trainers/rsl_rl_ppo.py": "rsl_rl", "trainers/sb3_ppo.py": "stable_baselines3",
+    "go1_minutes.py": "mujoco_playground",
+}  # fmt: skip
 LOGS = {"real_pendulum.py": ROOT.parent / "shared/data/ibm_double_pendulum/ibm_double_pendulum.npz"}
 MODULES = {
     "own_task/hold.py", "worn_ant.py", "sensed_ant.py", "udp_robot.py", "udp_lowlevel/messages.py",

@@ -177,8 +177,8 @@ and for others [rad or m]."""
 class Velocity(VelocityTracking):
     """Track velocities on the robot's declared legs (`legs`), by targets of its servos.
 
-    Feet take turns in pairs, in the order of `legs`: diagonal ones trot, two alternate. A user's command therefore has a
-    fifth number, the phase of the gait [rad], which grows by `stride` in every frame.
+    Feet take turns in pairs, in the order of `legs`: diagonal ones trot, two alternate. A command therefore has a fifth
+    number, the phase of the gait [rad], which grows by `stride` in every frame.
 
     Robots that take torques get a servo in each driven joint, with the gains that hold the nominal pose.
     """

@@ -30,6 +30,7 @@ from neurodyn.policy.settings import (
     for_view,
     load_settings,
 )
+from neurodyn.policy.trust.judging import call_standing
 from neurodyn.tasks import load
 from neurodyn.tasks.commands import SPEED
 from tests.learn.callbacks import StopAt, Stopped
@@ -152,19 +153,18 @@ def test_walking_robots_learn_along_gradients_where_there_are_any(tmp_path):
 
 def test_a_policy_that_stands_is_called_so_once_and_progress_tells_what_it_does(tmp_path):
     learner = object.__new__(PolicyLearner)
-    learner._out, learner._called, learner._improved_at, learner._reference = tmp_path, False, 0.0, None
+    learner._improved_at, learner._reference = 0.0, None
     learner._recent, learner._settings = deque(), PolicySettings()
     stands = {SPEED: CommandFigures(commanded=0.6, achieved=0.01, moved=0.03)}
-    state = TrainState(seconds=20.0)
-    learner._call_standing(stands, state)
-    assert not learner._called  # too early to tell
-    state.seconds = 90.0
-    with pytest.warns(UserWarning, match="stands: speed commanded 0.6, achieved 0.01 m/s after 90 s; if it lasts"):
-        learner._call_standing(stands, state)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        learner._call_standing(stands, state)
+        call_standing(tmp_path, stands, 20.0)  # too early to tell
+    with pytest.warns(UserWarning, match="the policy stands; if it goes on to, try another --seed"):
+        call_standing(tmp_path, stands, 40.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call_standing(tmp_path, stands, 50.0)
     learner._shown = {"return_training": 40.0, "failed_training": 0.25,
                       "commands": {name: one.plain() for name, one in stands.items()}}  # fmt: skip
-    text = learner.text(SimpleNamespace(state=state), None)
+    text = learner.text(SimpleNamespace(state=TrainState(seconds=90.0)), None)
     assert text == "without noise 40, speed 0.01 of 0.6 m/s, 25% fail, no better for 1.5 min"

@@ -19,7 +19,6 @@ from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 from torch import Tensor, nn
 
-from neurodyn.control.commands import STANDS_STILL, Commands, of_commands
 from neurodyn.control.resolve import ResolvedDynamics, is_declared
 from neurodyn.control.returns import EpisodeOutcomes, Episodes
 from neurodyn.control.task_frames import require_fit
@@ -51,7 +50,7 @@ from neurodyn.policy.learners.penalty import held_out_uncertainty
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import TrainingSettings
 from neurodyn.policy.trust.judges import PROMISE, Promise
-from neurodyn.policy.trust.judging import Judging, findings_of_training
+from neurodyn.policy.trust.judging import Judging, call_standing, findings_of_training
 from neurodyn.policy.trust.support import FrameSample, LogDensity, PolicySupport, return_loss_share, share_out_of_range
 from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.policy.worlds.randomisation import Randomisation, open_randomisation, seen_by_critic
@@ -64,9 +63,8 @@ from neurodyn.tasks.views import SENSORS
 LEAST_UPDATES = 10
 """Least number of updates before a time budget may end a training without a warning."""
 
-_PATIENT, _STALE = 30.0, 60.0
-"""Seconds of training after which a policy that does not move is called so, and after which progress tells for how long
-it has not improved."""
+_STALE = 60.0
+"""Seconds without a better policy after which progress tells for how long."""
 _EVALUATION = 900
 """Seed of the starts for comparing policies during training."""
 
@@ -129,7 +127,7 @@ class PolicyLearner(Learner):
         torch.manual_seed(derive_seed(seed, "policy"))
         self._config = policy_config(task, settings.network, self._world.robots.names if settings.privileged else ())
         self.losses, self._real = {}, None
-        self._called, self._improved_at = False, 0.0
+        self._improved_at = 0.0  # seconds of training
         self._shown: Mapping[str, Any] = {}  # values of the last validation
         # Few episodes end in one update, and short ones first: as many episodes as worlds give a fair mean.
         self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.worlds * current_ranks().count)
@@ -200,7 +198,7 @@ class PolicyLearner(Learner):
         values["failed_training"] = float(played.failed.double().mean())
         if played.commands:
             values["commands"] = {name: one.plain() for name, one in played.commands.items()}
-            self._call_standing(played.commands, train_state)
+            call_standing(self._out, played.commands, train_state.seconds)
         if self._judge is not None or (sample is not None and sample.inputs is not None):
             support = self._support_of(network, played, sample, train_state)
             if support.exploits and not (self._support is not None and self._support.exploits):
@@ -213,17 +211,6 @@ class PolicyLearner(Learner):
         if self._reference is not None:
             self._real = values["return_reference"] = float(self._play(network, self._reference, 0.0).returns.mean())
         return Validation(score, values, over=self._stops or (self._judging is not None and self._judging.over))
-
-    def _call_standing(self, commands: Commands, train_state: TrainState) -> None:
-        """Say once, within the first minute, that a policy does not move; later only the verdict does."""
-        if self._called or train_state.seconds < _PATIENT:
-            return
-        self._called = True
-        for one in of_commands(commands, f" after {train_state.seconds:.0f} s"):
-            if one.name == STANDS_STILL:
-                notice(
-                    f"{self._out}: {one.what}; if it lasts, another --algorithm, --seed, or more network.initial_std"
-                )
 
     @property
     def _stops(self) -> bool:

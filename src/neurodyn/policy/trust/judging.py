@@ -10,11 +10,11 @@ from typing import Any, Protocol
 import msgspec
 from torch import Tensor
 
-from neurodyn.control.commands import CommandFigures, Commands, of_commands
+from neurodyn.control.commands import STANDS_STILL, CommandFigures, Commands, of_commands
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.core.config import from_dict
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, notice
 from neurodyn.core.verdict import Finding
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -26,6 +26,8 @@ from neurodyn.tasks import Task
 
 _SURE = 2.0
 """Standard errors by which a return must fall."""
+_PATIENT = 30.0
+"""Seconds of training after which a policy that does not move is called so."""
 _LEAST_EVALUATIONS = 4
 """Fewest evaluations that tell whether anything was learned."""
 
@@ -126,6 +128,12 @@ def findings_of_training(lines: Sequence[Mapping[str, Any]], kept: int, updates:
             )
         )  # fmt: skip
     return findings + of_commands(kept_commands(lines, kept), f" (update {kept} of {updates})")
+
+
+def call_standing(out: Path, commands: Commands, seconds: float) -> None:
+    """Say once, within the first minute of a training, that its policy does not move; later only the verdict does."""
+    if seconds > _PATIENT and any(one.name == STANDS_STILL for one in of_commands(commands)):
+        notice(f"{out}: the policy stands; if it goes on to, try another --seed, --algorithm or network.initial_std")
 
 
 def kept_commands(lines: Sequence[Mapping[str, Any]], kept: int) -> Commands:
