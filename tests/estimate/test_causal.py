@@ -4,6 +4,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
@@ -11,8 +12,10 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.declared import declared_hybrid, write_declared_hybrid
 from neurodyn.estimate import BaseFilter, filter_base
 from neurodyn.estimate.sensed import SensedBatch
+from neurodyn.estimate.sensed_logs import _with_north
 from neurodyn.interop.c_code.base_filter import base_filter_unit
 from neurodyn.interop.formats import export_code
+from tests.estimate.test_beside_imu import BESIDE, readings
 from tests.estimate.test_smoother import errors_of
 from tests.estimate.tripod import SETTINGS, declaration, hop, model
 from tests.interop.c_programs import Program
@@ -80,6 +83,32 @@ def test_the_filter_in_c_is_the_filter(tmp_path: Path, attitude: bool):
     torch.testing.assert_close(spin, wanted.angular, **close)
     torch.testing.assert_close(height, wanted.position[:, 2:], **close)
     torch.testing.assert_close(deviation[:, 3], wanted.deviation("height"), **close)
+
+
+def test_odometry_and_magnetometer_are_those_of_the_filter_in_c(tmp_path: Path):
+    """Off the IMU and turned, with rows that have no reading."""
+    run, truth = hop(0.5)
+    beside = {name: BESIDE[name] for name in ("compass", "way")}
+    read = {name: x[:, :3].clone() for name, x in readings(run, truth).items()}
+    read["way"][5:8], read["compass"][9:12] = torch.nan, 0.0
+    known = torch.where(read["compass"].any(1, keepdim=True), read["compass"], torch.nan)
+    settings = msgspec.structs.replace(SETTINGS, beside=beside)
+    base = BaseFilter(model(), settings)
+    level = base.begin(SensedBatch.of([run]).frame(0)).track.quaternion[0, 0]
+    sensed = replace(run, beside={"way": read["way"], "compass": _with_north(known, level, beside["compass"].sensor)})
+    wanted = filter_base(model(), sensed, settings)[0]
+    assert run.attitude is not None
+    ended = torch.cat([run.control[:1], run.control[:-1]])
+    given = (run.q, run.qd, run.angular_velocity, run.specific_force, run.attitude, ended, read["compass"], read["way"])
+    program = Program(base_filter_unit(base), tmp_path, "estimate")
+    quaternion, linear, *_ = (torch.from_numpy(x.copy()) for x in program(*map(torch.Tensor.numpy, given)))
+    torch.testing.assert_close(quaternion, wanted.quaternion, atol=1e-8, rtol=1e-8)
+    torch.testing.assert_close(linear, wanted.linear, atol=1e-8, rtol=1e-8)
+    plain = filter_base(model(), run, SETTINGS)[0]
+    assert float((plain.linear - wanted.linear).norm(dim=1).mean()) > 1e-3
+    feet = msgspec.structs.replace(SETTINGS, beside={"feet": BESIDE["feet"]})
+    with pytest.raises(InputError, match="takes no foot_switch; valid: odometry, magnetometer"):
+        base_filter_unit(BaseFilter(model(), feet))
 
 
 def test_a_filter_in_c_needs_a_compiled_model():

@@ -65,12 +65,15 @@ def log(mechanism, truth, sensors, state, control, *, controls=(), contact=None,
     placed = {n: v for n, v in truth.items() if n in sensor_quantities(mounted)}
     steps = control.repeat_interleave(PER_FRAME, 1)
     with torch.no_grad():
-        path = fine.rollout(state, steps)
+        path, memory = fine.simulate_remembering(state, steps, fine.physical(), fine.weights)
         observation = SensorModel(fine, mounted, (), placed)
         states = State(path.q[:, :-1].flatten(0, 1), path.qd[:, :-1].flatten(0, 1))
         worlds, frames = steps.shape[:2]
         values = fine.physical().expand(worlds * frames, -1)
-        found = observation(states, steps.flatten(0, 1), values, torch.zeros(len(values), 0, dtype=F64), fine.weights)
+        found = observation(
+            states, steps.flatten(0, 1), values, torch.zeros(len(values), 0, dtype=F64), fine.weights,
+            memory=None if memory is None else memory[:, :-1].flatten(0, 1),
+        )  # fmt: skip
     logged = readings(found.view(worlds, frames, -1), mounted)
     for column, name in enumerate(name for s in streams(sensors, joints) for name in s.columns):
         sensor, _, rest = name.partition(".")

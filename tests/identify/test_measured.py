@@ -3,11 +3,14 @@
 
 import math
 
+import msgspec
 import pytest
 import torch
 
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.geometry import rotation
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, interpolate, rotation_error
@@ -113,6 +116,31 @@ def test_torques_of_joints_find_a_rotor():
     windows = sensed.log(machine, truth, sensor, sensed.State(q, torch.zeros(2, 2, dtype=F64)), control, **given)
     residuals = sensed.residuals(machine, list(truth), sensor, windows, **given, positions=False, velocities=False)
     assert solved(residuals) == pytest.approx(truth, rel=0.01)
+
+
+def test_torques_of_late_motors_find_lag_and_gain():
+    """Of motors whose torque at the start of a frame depends on the commands before."""
+    drives = {name: Drive(kind="torque", lag=0.03, longest_delay=0.02) for name in ("shoulder", "elbow")}
+    machine = msgspec.structs.replace(machines.pendulum(), drives=drives)
+    sensor = {"torque": Sensor(kind="joint_torque", noise=0.01)}
+    truth = {"actuator.shoulder.lag": 0.045, "actuator.elbow.gain": 0.8}
+    q = torch.tensor([[0.5, 0.2], [-0.8, 0.4]], dtype=F64)
+    time = 0.01 * torch.arange(20, dtype=F64)
+    control = torch.stack([torch.sin(7 * time), 0.3 * torch.cos(5 * time)], -1).expand(2, 20, 2)
+    given = {"controls": ("shoulder", "elbow"), "joints": ("shoulder", "elbow")}
+    windows = sensed.log(machine, truth, sensor, sensed.State(q, torch.zeros(2, 2, dtype=F64)), control, **given)
+    residuals = sensed.residuals(machine, list(truth), sensor, windows, **given, positions=False, velocities=False)
+    point = residuals.start(residuals.space.nominal[None])
+    _, gradient = residuals.gradients(point)
+    normal = residuals.normal(point)
+    torch.testing.assert_close(normal.gradient[0, :, :2].sum(0), gradient.x[0], rtol=1e-5, atol=1e-3)
+    own = residuals.dynamics  # a model with shorter steps remembers more of them
+    config = msgspec.structs.replace(own.config, substeps=2 * own.config.substeps)
+    finer = HybridDynamics(own.spec, machine, config, own.physical.specs)
+    torch.testing.assert_close(
+        residuals.with_dynamics(finer).errors(point), residuals.errors(point), rtol=0.0, atol=0.03
+    )
+    assert solved(residuals) == pytest.approx(truth, rel=1e-3)
 
 
 def test_gradients_of_residuals_against_differences():

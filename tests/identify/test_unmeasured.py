@@ -23,7 +23,9 @@ from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, Noise
 from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
 from neurodyn.identify.fit.window_starts import probe_coordinates, settle_starts
+from neurodyn.identify.ladder.motion_likeness import motion_likeness
 from neurodyn.identify.ladder.sensed_errors import SensedErrors
+from neurodyn.identify.result import MotionLikeness
 from neurodyn.identify.settings import AdaptationSettings, FitStage
 from neurodyn.identify.unknowns.search_space import FixedSpace
 from neurodyn.robots import load
@@ -180,8 +182,9 @@ def header(streams, **changes):
 def test_an_undeclared_unit_sits_at_the_origin_of_the_base():
     streams = (MEANS, ATTITUDE, Stream(name="feet", kind="foot_switch", joints=("knee",)),
                Stream(name="force", kind="foot_force", joints=("knee",)),
-               Stream(name="way", kind="odometry"))  # fmt: skip
-    assert set(sensors_on_base(header(streams), {})) == {"imu", "attitude"}
+               Stream(name="way", kind="odometry"),
+               Stream(name="motors", kind="joint_torque", joints=("knee",)))  # fmt: skip
+    assert set(sensors_on_base(header(streams), {})) == {"imu", "attitude", "motors"}
     found = sensors_on_base(header(streams), {"unit": msgspec.structs.replace(IMU, stream="imu")})
     assert found["unit"].position == IMU.position
     assert found["attitude"].quaternion == IMU.quaternion
@@ -260,20 +263,49 @@ def test_an_adaptation_from_motors_and_an_imu_alone(hopped, tmp_path):
         base_rounds=1, stages=(FitStage(0.06, 60, 4), FitStage(0.12, 40, 3)), sensors={"imu": tripod.IMU},
         seconds=(0.1, 0.5), threads=1,
     )  # fmt: skip
-    found = adapt(robot, store, tmp_path / "run", settings=settings)
+    store.write(tmp_path / "alone.h5")
+    tripod.tracked_log(1).write(tmp_path / "tracked.h5")  # one log with motion capture judges, too
+    logs = [tmp_path / "alone.h5", tmp_path / "tracked.h5"]
+    found = adapt(robot, logs, tmp_path / "run", settings=settings)
     figures = found.figures
     friction = next(one for one in figures.parameters if one.name == "contact.friction")
     assert friction.nominal == pytest.approx(0.6)
     assert friction.value == pytest.approx(1.0, rel=0.06)  # that of the legs
     declared, identified = figures.rungs[:2]
     assert set(identified.errors) == {
-        "joints [rad or m]", "imu.angular_velocity [rad/s]", "imu.specific_force [m/s^2]", "attitude.quaternion [rad]"
+        "joints [rad or m]", "imu.angular_velocity [rad/s]", "imu.specific_force [m/s^2]", "attitude.quaternion [rad]",
+        "base [m]", "base [rad]",
     }  # fmt: skip
     assert identified.kept
+    assert "of the error with motion capture" in identified.reason
+    assert identified.errors["base [m]"][1] < declared.errors["base [m]"][1]
+    assert list(identified.motion) == [
+        "joints [rad/s or m/s]", "imu.angular_velocity [rad/s]", "imu.specific_force [m/s^2]"
+    ]  # fmt: skip
+    assert 0.7 < identified.motion["imu.angular_velocity [rad/s]"].speed < 1.4
     assert identified.errors["imu.specific_force [m/s^2]"][0] < declared.errors["imu.specific_force [m/s^2]"][0]
     assert (tmp_path / "run" / "report.html").exists() or (tmp_path / "run" / "adaptation.json").exists()
-    again = adapt(robot, store, tmp_path / "run", settings=settings, resume=True)
+    again = adapt(robot, logs, tmp_path / "run", settings=settings, resume=True)
     assert [one.value for one in again.figures.parameters] == [one.value for one in figures.parameters]
+
+
+def test_motion_is_like_another_by_its_speed_and_spectrum():
+    """Of twice as fast rates, and of rates of another pitch."""
+    residuals = unmeasured(flown(worlds=3, frames=32)[0], ["base.mass=2.4"])
+    windows, dynamics = residuals.windows, residuals.dynamics
+    truth = Trajectory(windows.q, windows.qd)
+    time = 0.01 * torch.arange(33, dtype=F64)[None, :, None]
+
+    def likeness(pitch, size=1.0):
+        wave = Trajectory(truth.q, torch.cat([truth.qd[..., :6], size * torch.sin(pitch * time).expand(3, 33, 1)], -1))
+        known = replace(truth, qd=torch.cat([truth.qd[..., :6], torch.sin(20.0 * time).expand(3, 33, 1)], -1))
+        errors = SensedErrors(dynamics.spec, wave, known, measured=residuals.measured, dynamics=dynamics)
+        return motion_likeness(errors)["joints [rad/s or m/s]"]
+
+    assert likeness(20.0) == MotionLikeness(speed=1.0, spectrum=0.0)
+    assert likeness(20.0, 2.0).speed == pytest.approx(2.0)
+    assert likeness(20.0, 2.0).spectrum == pytest.approx(6.02, abs=0.01)
+    assert likeness(80.0).spectrum > 10.0
 
 
 def test_an_identification_of_states_needs_a_measured_base(hopped, tmp_path):

@@ -25,6 +25,7 @@ from neurodyn.estimate import BaseEstimate, EstimationSettings, smooth_base
 
 _BASE = ("imu", "gyroscope", "accelerometer", "orientation")
 """Kinds of sensors that sit on the base unless a declaration says otherwise."""
+_TORQUES = "joint_torque"
 FREE = ("turn.x", "turn.y", "linear.x", "linear.y", "linear.z", "height", "angular.x", "angular.y", "angular.z")
 """Errors of an estimate that windows may begin with; those left out are gauge or biases."""
 _HEIGHT = FREE.index("height")
@@ -46,15 +47,15 @@ def sensors_on_base(header: StoreHeader, declared: Mapping[str, Sensor]) -> dict
     turn = imus[0].quaternion if imus else Sensor(kind="imu").quaternion
     for stream in header.streams:
         kind = SENSOR_KINDS[stream.kind]
-        if not kind.compared or (stream.name not in known and stream.kind not in _BASE):
+        if not kind.compared or (stream.name not in known and stream.kind not in (*_BASE, _TORQUES)):
             continue
         if "specific_force" in kind.forces and not stream.averaged:
             raise InputError(
                 f"stream {stream.name!r}: the base of {header.robot!r} is unmeasured, and its specific force belongs "
                 "to instants, which impacts spoil; valid: `averaged: [specific_force]` in the column map"
             )
-        if any(name not in stream.averaged for name in kind.forces):
-            continue  # forces depend on memories of motors
+        if stream.kind != _TORQUES and any(name not in stream.averaged for name in kind.forces):
+            continue  # contacts of instants, which impacts spoil
         name, sensor = known.get(stream.name, (stream.name, Sensor(kind=stream.kind, quaternion=turn)))
         sensors[name] = sensor
     return sensors

@@ -540,7 +540,8 @@ class _Identification:
         )
         rungs: dict[str, HybridDynamics] = {DECLARED: declared, IDENTIFIED: fit.dynamics}
         values = int(fit.determined.sum()) + (0 if own is None else len(own.names) * (len(own.groups) - 1))
-        ladder = Ladder(store, past, settings, fit.noise if self.start == "past" else None, values)
+        noise = fit.noise if self.start == "past" else None
+        ladder = Ladder(store, past, settings, noise, values, self.problem.tracked)
         remaining = ladder.unexplained(fit.dynamics, fit.noise)
         model = fit.model if fit.model.space is None else fit.model.trim(fit.searched.point.x[0])
         with stage(0.5, 0.6, "reference"):

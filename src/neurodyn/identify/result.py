@@ -272,6 +272,18 @@ class TorqueErrors(Record, frozen=True):
     identified: dict[str, float]
 
 
+class MotionLikeness(Record, frozen=True):
+    """How like a robot's motion is that of a model under the logged commands, wherever both are by then.
+
+    Attributes:
+        speed: Root mean square of the model's rates or readings about their means, over that of the robot's.
+        spectrum: Root mean square over octaves of the ratio of their power spectra [dB].
+    """
+
+    speed: float
+    spectrum: float
+
+
 class Rung(Record, frozen=True):
     """A model of the ladder on whole held-out episodes.
 
@@ -284,6 +296,7 @@ class Rung(Record, frozen=True):
         errors: Mean errors by group ("joints [rad or m]") at each horizon, over finite roll-outs; None without any.
         test: The same on the test episodes, which no choice depends on; empty if there are none.
         finite_fraction: Share of the roll-outs that are finite.
+        motion: How it moves under the logged commands, by group; empty where the base is measured.
     """
 
     name: str
@@ -293,6 +306,7 @@ class Rung(Record, frozen=True):
     test: dict[str, list[float | None]] = msgspec.field(default_factory=dict)
     share: float | UnsetType | None = UNSET
     finite_fraction: float = 1.0
+    motion: dict[str, MotionLikeness] = msgspec.field(default_factory=dict)
 
 
 class Reference(Record, frozen=True):

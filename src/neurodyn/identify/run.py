@@ -137,10 +137,29 @@ def adapt(request: AdaptRequest) -> Identification:
 def _adaptation(
     declared: Robot, name: str, data: Store | str | Path | Sequence[str | Path], settings: AdaptationSettings
 ) -> IdentificationProblem:  # fmt: skip
-    store, names = open_logs(declared, data), () if isinstance(data, Store) else names_of(data)
+    names = () if isinstance(data, Store) else names_of(data)
+    store, tracked = _by_base(declared, data)
     return IdentificationProblem(
-        with_motors(declared, store), name, tuple(str(one) for one in names), store, settings.parameters
-    )
+        with_motors(declared, store), name, tuple(str(one) for one in names), store, settings.parameters,
+        tracked=tracked,
+    )  # fmt: skip
+
+
+def _by_base(declared: Robot, data: Store | str | Path | Sequence[str | Path]) -> tuple[Store, Store | None]:
+    """Return logs without motion capture, and logs with it that judge a fit to these; without both, all logs, None."""
+    paths = [] if isinstance(data, Store) else names_of(data)
+    stores = {str(path): open_logs(declared, path) for path in paths} if len(paths) > 1 else {}
+    with_it = [path for path, store in stores.items() if store.header.base == "measured"]
+    without = [path for path in stores if path not in with_it]
+    if not with_it or not without:
+        return open_logs(declared, data), None
+    store, tracked = open_logs(declared, without), open_logs(declared, with_it)
+    if store.header.spec != tracked.header.spec:
+        raise InputError(
+            f"{', '.join(with_it)}: with motion capture, holds other joints, commands or rates than "
+            f"{', '.join(without)}; valid: the same robot, kind of commands and rate"
+        )
+    return store, tracked
 
 
 @accepts_request(NextMotionRequest)

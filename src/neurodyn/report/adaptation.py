@@ -67,6 +67,13 @@ def errors(result: IdentificationFigures) -> list[Table]:
             if group in groups
         ]
         found.append(Table(f"Mean error of {group}, {where} episodes", head, rows))
+    if motions := result.rungs[0].motion:
+        rows = [
+            [title_of(rung.name), *(f"{one.speed:.2f}, {one.spectrum:.1f} dB" for one in rung.motion.values())]
+            for rung in result.rungs
+        ]
+        title = "Motion under the logged commands: speed over the robot's, distance of spectra"
+        found.append(Table(title, ["Model", *motions], rows))
     return found
 
 

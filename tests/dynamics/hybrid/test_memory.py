@@ -103,7 +103,7 @@ def test_the_memory_of_motors_passes_a_window_without_the_robot():
     memory = None
     for frame in range(FRAMES):
         state = State(q[:, frame], qd[:, frame])
-        _, memory = made._run(made.home, state, torques[:, frame, None], values, weights, memory)
+        memory = made._run(made.home, state, torques[:, frame, None], values, weights, memory)[1][:, -1]
     other, _ = made._run(made.home, State(q[:, -1], qd[:, -1]), onward, values, weights, memory)
     torch.testing.assert_close(other.q, path.q, rtol=0, atol=1e-14)
     torch.testing.assert_close(torch.autograd.grad(other.q.square().sum(), values)[0], by)

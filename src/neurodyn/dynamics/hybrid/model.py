@@ -203,9 +203,9 @@ class HybridDynamics(LearnedDynamics):
             after = self._tracked_frames.after(self, carry.environment, state, torque)
         if after is not None:
             return carry, Step.unchecked(state=after)
-        path, memory = self._run(carry.environment, state, torque[:, None], memory=carry.memory)
+        path, memories = self._run(carry.environment, state, torque[:, None], memory=carry.memory)
         after = State.unchecked(q=path.q[:, 1], qd=path.qd[:, 1], channels=None)
-        return HybridCarry(carry.environment, memory), Step.unchecked(state=after)
+        return HybridCarry(carry.environment, _last(memories)), Step.unchecked(state=after)
 
     step_ = torch.no_grad()(step)
 
@@ -255,11 +255,26 @@ class HybridDynamics(LearnedDynamics):
             environment: Gravity and ground.
             interpolated: Whether the memory sees a window's states interpolated within frames, not simulated: faster.
         """
+        return self.simulate_remembering(
+            context, controls, parameters, weights, environment, interpolated=interpolated
+        )[0]
+
+    def simulate_remembering(
+        self,
+        context: State | Window,
+        controls: Commands,
+        parameters: Tensor,
+        weights: Tensor,
+        environment: Environment | None = None,
+        *,
+        interpolated: bool = False,
+    ) -> tuple[Trajectory, Tensor | None]:
+        """Return what `simulate` does, and the memory at each state, [worlds, T + 1, memory]; None without one."""
         require_torques(self.spec, controls)
         environment, state = self.resolve_environment(environment), present_state(context)
         memory_after = self._memory_along if interpolated else self._memory_after
         memory = memory_after(environment, context, parameters, weights)
-        return self._run(environment, state, controls, parameters, weights, memory)[0]
+        return self._run(environment, state, controls, parameters, weights, memory)
 
     @torch.no_grad()
     def with_drives(self, drives: Mapping[str, Drive]) -> "HybridDynamics | None":
@@ -397,7 +412,7 @@ class HybridDynamics(LearnedDynamics):
                 )[:, -1, own.sizes.state - self.memory :]  # fmt: skip
             for frame, torque in enumerate(context.commands.unbind(1)):
                 state = State(context.q[:, frame], context.qd[:, frame])
-                _, memory = self._run(environment, state, torque[:, None], parameters, weights, memory)
+                memory = _last(self._run(environment, state, torque[:, None], parameters, weights, memory)[1])
         return memory
 
     def _memory_along(
@@ -429,16 +444,18 @@ class HybridDynamics(LearnedDynamics):
         weights: Tensor | None = None,
         memory: Tensor | None = None,
     ) -> tuple[Trajectory, Tensor | None]:
-        """Return the roll-out and the memory after it."""
+        """Return the roll-out and the memory at its states, [worlds, T + 1, memory]; None without one."""
         if self._mode(environment) == "plane":
             return self._launch(environment, state, controls, parameters, weights, memory)
-        states = [state]
+        states, kept = [state], list[Tensor]()
         for torque in one_after_another(controls, 1)[0].unbind(1):
             for _ in range(self.config.substeps // self._substeps(environment)):
-                path, memory = self._launch(environment, state, torque[:, None], parameters, weights, memory)
-                state = State(path.q[:, 1], path.qd[:, 1])
+                path, memories = self._launch(environment, state, torque[:, None], parameters, weights, memory)
+                state, memory = State(path.q[:, 1], path.qd[:, 1]), _last(memories)
+                kept += [] if kept or memories is None else [memories[:, 0]]
             states.append(state)
-        return Trajectory.of_states(states), memory
+            kept += [] if memory is None else [memory]
+        return Trajectory.of_states(states), torch.stack(kept, 1) if kept else None
 
     def _mode(self, environment: Environment) -> GroundMode:
         """Return the description of the ground that the engine needs, cached for the last ground."""
@@ -493,8 +510,8 @@ class HybridDynamics(LearnedDynamics):
             weights=self.weights if weights is None else weights,
         )
         q, qd, kept = path[:, ::part].split([self.mechanism.nq, self.mechanism.nv, engine.memory], dim=-1)
-        after = torch.cat([q[:, -1, nq:], qd[:, -1, nv:], kept[:, -1]], -1) if self.memory else None
-        return Trajectory(q[..., :nq], qd[..., :nv]), after
+        memories = torch.cat([q[..., nq:], qd[..., nv:], kept], -1) if more else kept
+        return Trajectory(q[..., :nq], qd[..., :nv]), memories if self.memory else None
 
     @torch.no_grad()
     def differentiated_frame(
@@ -584,6 +601,10 @@ class HybridDynamics(LearnedDynamics):
             config = msgspec.structs.replace(self.config, ground=mode)
             self._engines[mode] = shared_engine(self.mechanism, self._full_spec, config, self._threads)
         return self._engines[mode]
+
+
+def _last(memories: Tensor | None) -> Tensor | None:
+    return None if memories is None else memories[:, -1]
 
 
 def _unpickle(kind: type[HybridDynamics], attributes: dict[str, Any]) -> HybridDynamics:

@@ -109,7 +109,24 @@ class SensorModel:
         self.dt = dynamics.spec.dt
         self._links = [_link_of(dynamics, one) for one in self.mounted]
         self._programs: dict[int, tuple[Engine, TracedProgram]] = {}
+        self._others: dict[int, SensorModel] = {}
         self._program(dynamics.plane_engine)  # reports wrong names early
+
+    @property
+    def feels(self) -> bool:
+        """Whether readings depend on forces, and so on the memory of drives and networks."""
+        return any(one.feels for one in self.mounted)
+
+    def on(self, dynamics: HybridDynamics) -> "SensorModel":
+        """Return the readings in states of another model of the robot: where they depend on forces, those of its own.
+
+        Models with other steps of the engine remember in another way.
+        """
+        if dynamics is self._dynamics or not self.feels:
+            return self
+        if id(dynamics) not in self._others:
+            self._others[id(dynamics)] = SensorModel(dynamics, self.mounted, self.free, self.constants)
+        return self._others[id(dynamics)]
 
     def __call__(
         self,
@@ -119,6 +136,7 @@ class SensorModel:
         values: Tensor,
         weights: Tensor,
         environment: Environment | None = None,
+        memory: Tensor | None = None,
     ) -> Tensor:
         """Return the observation at the start of a frame, shape [worlds, width].
 
@@ -129,6 +147,10 @@ class SensorModel:
             values: Values of the sensors' free quantities, shape [worlds, free].
             weights: Weights of the model's networks.
             environment: Environment of the worlds.
+            memory: Memory of drives and networks (`HybridDynamics.simulate_remembering`), shape [worlds, memory].
+
+        Raises:
+            InputError: Readings depend on a memory that is not given.
         """
         here, there = state.q.device, self._dynamics.compute_device
         away = there is not None and torch.device(there) != here
@@ -137,11 +159,21 @@ class SensorModel:
             state, around = state.to(str(there)), around.to(str(there))
             torque, parameters, values, weights = (x.to(there) for x in (torque, parameters, values, weights))
         engine, held, given = self._dynamics.frame_inputs(around, state, parameters)
+        if engine.remembers and self.feels and memory is None:
+            felt = next(one.name for one in self.mounted if one.feels)
+            raise InputError(
+                f"sensor {felt!r} of {self._dynamics.spec.robot!r}: is not read beside drives or networks with a "
+                "memory, on which its readings depend; valid: `averaged: [specific_force]` in its stream, sensors of "
+                "motion, or drives without delay, lag and spring"
+            )
         program = self._program(engine)
         given = given.expand(len(state.q), -1) if given.ndim == 1 else given
-        zeros = state.q.new_zeros(len(state.q), engine.memory + self.width)
-        hidden = zeros[:, :0].new_zeros(len(state.q), engine.mechanism.nv - self._dynamics.spec.nv)
-        joined = torch.cat([state.q, hidden, state.qd, hidden, zeros], -1)
+        more = engine.mechanism.nv - self._dynamics.spec.nv
+        kept = state.q.new_zeros(len(state.q), 2 * more + engine.memory)
+        kept = memory.to(kept) if self.feels and memory is not None else kept
+        hidden, moving, kept = kept.split([more, more, engine.memory], -1)
+        observed = state.q.new_zeros(len(state.q), self.width)
+        joined = torch.cat([state.q, hidden, state.qd, moving, kept, observed], -1)
         after = program.rollout(
             joined, frames=1, control=torque[:, None], held=held, parameters=torch.cat([given, values], -1),
             weights=weights,
@@ -157,13 +189,6 @@ class SensorModel:
         return own.to(torch.float64)
 
     def _program(self, engine: Engine) -> TracedProgram:
-        felt = [one.name for one in self.mounted if one.feels]
-        if engine.remembers and felt:
-            raise InputError(
-                f"sensor {felt[0]!r} of {self._dynamics.spec.robot!r}: is not read beside drives or networks with a "
-                "memory, on which its readings depend; valid: `averaged: [specific_force]` in its stream, sensors of "
-                "motion, or drives without delay, lag and spring"
-            )
         if id(engine) not in self._programs:
             mechanism, spec, config = engine.mechanism, self._dynamics.spec, engine.config
             sizes = ProgramSizes(

@@ -129,6 +129,10 @@ class ComparedReadings:
         compared, ahead = _compared(self.observation.mounted, self.free, readings, self.observation.dt)
         return replace(self, readings=readings, compared=compared, ahead=ahead)
 
+    def on(self, dynamics: HybridDynamics) -> "ComparedReadings":
+        """Return the same readings, predicted from states of another model of the robot."""
+        return replace(self, observation=self.observation.on(dynamics))
+
     @property
     def count(self) -> int:
         """Number of compared errors."""
@@ -152,12 +156,13 @@ class ComparedReadings:
         weights: Tensor,
         environment: Environment | None,
         rows: Tensor,
+        memory: Tensor | None = None,
     ) -> Tensor:
         """Return the errors of N roll-outs, zero where they are not compared, shape [N, T, channels].
 
         `torque` [N, T, nu] acts in their frames; `parameters` and `values` [N, ...] are the free quantities of model
-        and
-        sensors; the environment has one ground pose per frame, and per state `more`; `rows` [N] are the windows.
+        and sensors; the environment has one ground pose per frame, and per state `more`; `rows` [N] are the windows;
+        `memory` [N, T + 1, ...] is that of the roll-outs' drives and networks.
         """
         worlds, frames = torque.shape[:2]
         if self.more:  # from states at both ends of a frame
@@ -168,8 +173,9 @@ class ComparedReadings:
             return x[:, None].expand(-1, frames, -1).flatten(0, 1)
 
         seen = self.observation(
-            state, torque.flatten(0, 1), repeated(parameters), repeated(values), weights, environment
-        ).view(worlds, frames, -1)
+            state, torque.flatten(0, 1), repeated(parameters), repeated(values), weights, environment,
+            None if memory is None else memory[:, :frames].flatten(0, 1),
+        ).view(worlds, frames, -1)  # fmt: skip
         seen = self._over_frames(seen, self.observation.gravity(environment)) if self.more else seen
         errors = self._differences(self._delayed(seen, values), values, self.readings[rows])
         return torch.where(self.compared[rows], errors, 0.0)

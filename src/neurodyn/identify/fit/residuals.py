@@ -254,7 +254,8 @@ class Residuals:
 
     def with_dynamics(self, dynamics: HybridDynamics) -> "Residuals":
         """Return these residuals, and their derivatives, of another model with the same quantities."""
-        return self._changed(dynamics=dynamics, tangent=None, doubled=None)
+        measured = None if self.measured is None else self.measured.on(dynamics)
+        return self._changed(dynamics=dynamics, tangent=None, doubled=None, measured=measured)
 
     def with_windows(self, windows: Windows, measured: ComparedReadings | None) -> "Residuals":
         """Return these residuals over other windows and their sensor readings."""
@@ -565,16 +566,17 @@ class Residuals:
         for first in range(0, len(rows), chunk):
             picked = rows[first : first + chunk]
             physical, shift, torque = (x[first : first + chunk] for x in flat)
-            path, control = self._rollout(physical, shift, torque, picked)
+            path, memory, control = self._rollout(physical, shift, torque, picked)
             positions = position_difference(self._spec, path.q[:, 1:], w.q[picked, 1:])
             channels = [positions, path.qd[:, 1:] - w.qd[picked, 1:]]
             if self.measured is not None:
-                channels.append(self._sensed(self.measured, path, control, physical, picked))
+                channels.append(self._sensed(self.measured, path, memory, control, physical, picked))
             parts.append(torch.cat(channels, -1))
         return torch.cat(parts).view(sets, w.count, w.frames, len(self.scale))
 
     def _sensed(
-        self, measured: ComparedReadings, path: Trajectory, control: Tensor, physical: Tensor, rows: Tensor
+        self, measured: ComparedReadings, path: Trajectory, memory: Tensor | None, control: Tensor, physical: Tensor,
+        rows: Tensor,
     ) -> Tensor:  # fmt: skip
         """Return the errors of sensors along roll-outs, shape [N, T, channels]."""
         environment, ground = None, self.windows.ground
@@ -587,11 +589,14 @@ class Residuals:
             environment = self._environments.at(poses, own)
         model = len(self.dynamics.physical.specs)
         return measured.errors(
-            path, control, physical[:, :model], physical[:, model:], self.dynamics.weights.detach(), environment, rows
-        )
+            path, control, physical[:, :model], physical[:, model:], self.dynamics.weights.detach(), environment, rows,
+            memory,
+        )  # fmt: skip
 
-    def _rollout(self, physical: Tensor, shift: Tensor, torque: Tensor, rows: Tensor) -> tuple[Trajectory, Tensor]:
-        """Return roll-outs and the mean controls of their frames."""
+    def _rollout(
+        self, physical: Tensor, shift: Tensor, torque: Tensor, rows: Tensor
+    ) -> tuple[Trajectory, Tensor | None, Tensor]:
+        """Return roll-outs, the memory at their states, and the mean controls of their frames."""
         w = self.windows
         q = displace(self._spec, w.q[rows, 0], shift[:, : self._nv]) if self.initials else w.q[rows, 0]
         state = State(q, w.qd[rows, 0] + shift[:, self._nv :])
@@ -602,7 +607,9 @@ class Residuals:
         commands = control if w.parts is None else w.parts[rows] + torque[:, None, None]
         context = context_of(w, state=state, rows=rows)
         weights = self.dynamics.weights.detach()
-        return self.dynamics.simulate(context, commands, quantities, weights, environment, interpolated=True), control
+        simulate = self.dynamics.simulate_remembering
+        path, memory = simulate(context, commands, quantities, weights, environment, interpolated=True)
+        return path, memory, control
 
 
 def without_jumps(derivatives: Tensor) -> Tensor:

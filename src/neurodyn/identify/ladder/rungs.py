@@ -7,6 +7,7 @@ more than chance, given the spread over episodes. The errors of the last rung ar
 The last rung has networks for unmodelled effects on top of a fitted mechanism: a torque at each joint, with memory.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -29,9 +30,10 @@ from neurodyn.dynamics.rollout_errors import Judgement, RolloutErrors, judge
 from neurodyn.dynamics.rollouts import context_of, truth_of
 from neurodyn.identify.fit.readings import Noise
 from neurodyn.identify.ladder.initial_states import estimate_starts
+from neurodyn.identify.ladder.motion_likeness import SECONDS, motion_likeness
 from neurodyn.identify.ladder.references import TrainedReference, baseline_errors
-from neurodyn.identify.ladder.sensed_errors import beside_readings
-from neurodyn.identify.result import Reference, Rung, UnexplainedCoordinate
+from neurodyn.identify.ladder.sensed_errors import SensedErrors, beside_readings
+from neurodyn.identify.result import MotionLikeness, Reference, Rung, UnexplainedCoordinate
 from neurodyn.identify.settings import IdentificationSettings
 
 DECLARED, IDENTIFIED, NETWORKS = "declared", "identified", "networks"
@@ -161,6 +163,7 @@ class Ladder:
         settings: Settings of the identification.
         noise: Noise of the sensors if initial states are estimated from past positions; None if they are as logged.
         fitted: Number of fitted quantities of the identified rung; 0 for many.
+        tracked: A log with motion capture that judges, too, where the base of `store` is unmeasured; None for none.
     """
 
     store: Store
@@ -168,6 +171,7 @@ class Ladder:
     settings: IdentificationSettings
     noise: Noise | None = None
     fitted: int = 0
+    tracked: Store | None = None
 
     def climb(self, rungs: Mapping[str, HybridDynamics], beside: Sequence[TrainedReference] = ()) -> Climb:
         """Judge models, from the declaration up, on validation episodes; also report test episodes.
@@ -188,23 +192,32 @@ class Ladder:
         entries: list[Rung] = []
         errors: dict[str, RolloutErrors] = {}
         shown: dict[str, RolloutErrors] = {}
-        best: RolloutErrors | None = None
+        best: tuple[RolloutErrors, RolloutErrors | None] | None = None
+        captured = None if self.tracked is None else captured_windows(self.tracked, past, seconds, each)
         for name, dynamics in tracked(rungs.items(), "held-out episodes"):
             errors[name] = own = self._errors(dynamics, windows)
             shown[name] = own if tests is None else self._errors(dynamics, tests[0])
+            seen = None
+            if captured is not None and self.tracked is not None:
+                seen = held_out_errors(dynamics, self.tracked, settling(captured[0], self.past))
             judgement = Judgement(True, 1.0, "as declared")
             if best is not None:
-                judgement = judge(best, own, frames, blocks_of(windows))
+                judgement = judge(best[0], own, frames, blocks_of(windows))
                 if judgement.open and name == IDENTIFIED:
                     judgement = self._judged_on_more(judgement, rungs[DECLARED], dynamics, past, seconds)
+                if captured is not None and seen is not None and best[1] is not None:
+                    second = judge(best[1], seen, captured[1], blocks_of(captured[0]))
+                    judgement = both_judged(judgement, second)
+            base = {} if captured is None or seen is None else of_base(seen, captured[1], frames)
             entries.append(
                 Rung(
-                    name=name, kept=judgement.kept, reason=judgement.reason, errors=own.by_group(frames),
-                    test={} if tests is None else shown[name].by_group(tests[1]),
+                    name=name, kept=judgement.kept, reason=judgement.reason, errors=own.by_group(frames) | base,
+                    test={} if tests is None else shown[name].by_group(tests[1]) | base,
                     share=UNSET if best is None else judgement.share, finite_fraction=own.finite_fraction,
+                    motion=self._likeness(dynamics),
                 )
             )  # fmt: skip
-            best = own if judgement.kept else best
+            best = (own, seen) if judgement.kept else best
         for one in beside:
             errors[one.name] = own = one.errors(store, windows)
             shown[one.name] = own if tests is None else one.errors(store, tests[0])
@@ -247,6 +260,16 @@ class Ladder:
         more = judge(before, after, frames, blocks_of(windows))
         return replace(more, reason=f"{judgement.reason}; on training episodes {more.reason}")
 
+    def _likeness(self, dynamics: HybridDynamics) -> dict[str, MotionLikeness]:
+        """Return how a model moves under the commands of held-out episodes; nothing where the base is measured."""
+        if self.store.header.base == "measured":
+            return {}
+        longest = int(self.store.lengths[self.store.episodes(self.split)].max()) - self.past
+        seconds = min(SECONDS, longest * self.store.header.spec.dt)
+        windows, _ = held_out_windows(self.store, self.split, self.past, (seconds,), _LONG)
+        errors = held_out_errors(dynamics, self.store, windows)
+        return motion_likeness(errors) if isinstance(errors, SensedErrors) else {}
+
     @torch.no_grad()
     def _errors(self, dynamics: HybridDynamics, windows: Windows) -> RolloutErrors:
         """Return the errors of a model along windows, from logged or estimated initial states."""
@@ -284,6 +307,35 @@ class Ladder:
         return [one for one in every if one.name not in unseen]
 
 
+def captured_windows(store: Store, past: int, seconds: Sequence[float], each: int) -> tuple[Windows, list[int]]:
+    """Return windows of all episodes of a log with motion capture, which no fit saw, and the horizons that fit."""
+    longest = int(store.lengths.max()) - past
+    frames = [frame for frame in (max(1, round(s / store.header.spec.dt)) for s in seconds) if frame <= longest]
+    if not frames:
+        raise InputError(
+            f"log of {store.header.robot!r} with motion capture: its episodes are shorter than {past + 1} frames; "
+            "valid: longer ones"
+        )
+    return select_windows(store, None, past + max(frames), most=each * len(store.table)).after(past), frames
+
+
+def both_judged(sensed: Judgement, captured: Judgement) -> Judgement:
+    """Return the judgement by sensors, which a log with motion capture overrules if it errs more there."""
+    share = math.inf if captured.share is None else captured.share
+    return replace(
+        sensed, kept=sensed.kept and share <= 1.0,
+        reason=f"{sensed.reason}; {share:.2f} of the error with motion capture",
+    )  # fmt: skip
+
+
+def of_base(errors: RolloutErrors, known: Sequence[int], frames: Sequence[int]) -> dict[str, list[float | None]]:
+    """Return mean errors of the base at horizons, None beyond those `known`."""
+    groups = {name: found for name, found in errors.by_group(known).items() if name.startswith("base")}
+    return {name: [found[k] if k < len(known) else None for k in range(len(frames))] for name, found in groups.items()}
+
+
+_LONG = 4
+"""Most roll-outs of each episode whose motion is compared (`motion_likeness`)."""
 _LEAST = 0.3
 """Least correlation that is reported."""
 _MOST = 3

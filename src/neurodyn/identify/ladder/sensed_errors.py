@@ -74,6 +74,7 @@ def beside_readings(errors: RolloutErrors, dynamics: HybridDynamics, store: Stor
     header = store.header
     if header.base == "measured":
         return errors
-    measured = ComparedReadings.of(dynamics, header.sensors, header.streams, windows)
+    moving = {name: one for name, one in header.sensors.items() if one.kind != "joint_torque"}  # no roll-out's memory
+    measured = ComparedReadings.of(dynamics, moving, header.streams, windows)
     fields = {name: getattr(errors, name) for name in RolloutErrors.__dataclass_fields__}
     return SensedErrors(**fields, measured=measured, dynamics=dynamics)

@@ -56,6 +56,7 @@ class IdentificationProblem:
         beside: Other runs, evaluated on the same held-out windows.
         device: Torch device of the roll-outs.
         executor: Distributes the search from many starts over workers; None for this process alone.
+        tracked: Trajectories with motion capture that judge a fit to a `store` without; None for none.
     """
 
     robot: Robot
@@ -67,6 +68,7 @@ class IdentificationProblem:
     beside: Sequence[str] = ()
     device: str = "cpu"
     executor: Executor | None = None
+    tracked: Store | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The filter of neurodyn.estimate.causal. Errors: a rotation in world axes, velocity of the IMU, height, biases. */
-enum { ERR = 13, NJ = $JOINTS, NV = 6 + NJ, NQ = 7 + NJ, NU = $CONTROLS, NP = $POINTS, MODEL = NV, GROUPS = 3,
-       MOST = 4 + MODEL, STEPPED = 10 };
+enum { ERR = 13, NJ = $JOINTS, NV = 6 + NJ, NQ = 7 + NJ, NU = $CONTROLS, NP = $POINTS, MODEL = NV, BESIDE = $BESIDE,
+       GROUPS = 3 + $MORE, MOST = 4 + $ROWS + MODEL, STEPPED = 10 };
 static const real dt = $DT, mount[9] = {$MOUNT}, place[3] = {$PLACE}, to_centre[3] = {$CENTRE};
 static const real gravity[3] = {$GRAVITY}, whitening[MODEL * MODEL] = {$WHITENING}, radii[NP] = {$RADII};
 static const real steps[STEPPED] = {$STEPS}, doubt[ERR] = {$DOUBT};
@@ -12,7 +12,7 @@ typedef struct {
 
 typedef struct {
   real q[NJ ? NJ : 1], qd[NJ ? NJ : 1], qd_later[NJ ? NJ : 1], control[NU ? NU : 1];
-  real spin[3], spin_later[3], turn[3], force[3];
+  real spin[3], spin_later[3], turn[3], force[3], beside[BESIDE ? BESIDE : 1];
 } Readings;
 
 static void cross3(const real *a, const real *b, real *c) {
@@ -232,7 +232,7 @@ static void cross_rows(const real *v, real sign, real *rows, int row, int column
     for (int j = 0; j < 3; ++j) rows[(row + i) * ERR + column + j] = sign * all[3 * i + j];
 }
 
-/* Residuals and derivatives of the lowest point (rows 0 to 3) and of the model, in units of their noise. */
+$SENSORS/* Residuals and derivatives of the lowest point (rows 0 to 3) and of the model, in units of their noise. */
 static void residuals(const Base *base, const Readings *read, const real *memory, real *memory_later,
                       const real *points, const real *rates, real *residual, real *rows) {
   real error[MODEL], other[MODEL], unused[$MEMORY + 1], slope[MODEL * ERR], change[ERR];
@@ -267,11 +267,11 @@ static void residuals(const Base *base, const Readings *read, const real *memory
   for (int i = 0; i < MODEL; ++i) {
     real sum = 0;
     for (int k = 0; k <= i; ++k) sum += whitening[i * MODEL + k] * error[k];
-    residual[4 + i] = share * sum;
+    residual[MOST - MODEL + i] = share * sum;
     for (int j = 0; j < ERR; ++j) {
       sum = 0;
       for (int k = 0; k <= i; ++k) sum += whitening[i * MODEL + k] * slope[k * ERR + j];
-      rows[(4 + i) * ERR + j] = share * sum;
+      rows[(MOST - MODEL + i) * ERR + j] = share * sum;
     }
   }
   int lowest = 0;
@@ -303,12 +303,12 @@ static void residuals(const Base *base, const Readings *read, const real *memory
     residual[1 + i] = held * (base->velocity[i] + swing[i]);
     rows[(1 + i) * ERR + 3 + i] = held;
   }
-}
+$MEASUREMENTS}
 
 /* Corrects the state at the begin of a frame by what came of it; `surprise` holds that and the model's wrongness. */
 static void correct(Base *base, real *covariance, const Readings *read, real *memory, real *surprise,
                     const real *points, const real *rates) {
-  static const int first[GROUPS + 1] = {0, 1, 4, MOST};
+  static const int first[GROUPS + 1] = {0, 1, 4, $FIRST MOST};
   real residual[MOST], rows[MOST * ERR], gain[ERR * MOST], weights[GROUPS], change[ERR], later[$MEMORY + 1];
   const Base begun = *base;
   Base at = *base;
