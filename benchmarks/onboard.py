@@ -7,30 +7,41 @@
 makes the log of a stand-in in plain MuJoCo (`_sensed_robots.py`), adapts the declared robot to it, and prints
 quantities beside the truth, the share of 90 % intervals that hold it, errors of the base's states, and CPU time.
 `--tracked` adapts to the same log with motion capture.
+
+    python benchmarks/onboard.py own --robot ant --seed 0 --folder runs/onboard
+
+then compares what gyroscope and accelerometer would read after .1, .5 and 1 s by the adapted model with what the robot
+itself shows, both from the estimated starts of held-out windows.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import mujoco
 import numpy as np
+import torch
 
 import _sensed_robots as sensed
 from _common import write_result
 from neurodyn.core.artifacts import read_tree
 from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.data import StoreHeader
-from neurodyn.data.header import Status, episode_table
+from neurodyn.data.header import Split, Status, episode_table
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows
 from neurodyn.data.writer import StoreWriter
+from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify import AdaptationSettings, adapt
+from neurodyn.identify.ladder.rungs import held_out_errors, held_out_windows
 from neurodyn.identify.settings import FitStage
 from neurodyn.robots import Robot, load
 from neurodyn.sim.declaration.declare import declare
@@ -155,9 +166,67 @@ def rotations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.arccos(np.clip((ups[0] * ups[1]).sum(1), -1.0, 1.0))
 
 
+STEPS = {"ant": 4, "go1": sensed.GO1_STEPS}
+"""Simulation steps of a frame."""
+_PAST, _EACH, _SECONDS = 6, 60, (0.1, 0.5, 1.0)
+
+
+def own_errors(args: argparse.Namespace, one: StandIn, run: Path, data: Path) -> dict[str, list[float | None]]:
+    """Return mean errors of held-out readings at horizons: by the adapted model, and by the robot itself."""
+    text = sensed.ant_text() if args.robot == "ant" else sensed.go1_text(args.asset, args.seed)
+    plant, logged, tree = mujoco.MjModel.from_xml_string(text), Store.open(data), read_tree(run / "state", "base")
+    sensors = {
+        "imu": Sensor(kind="imu", position=one.imu.position, quaternion=one.imu.quaternion),
+        "attitude": Sensor(kind="orientation"),
+    }
+    header = msgspec.structs.replace(logged.header, base="estimated", sensors=sensors)
+    store = replace(logged, header=header, **{name: value.numpy() for name, value in tree.items()})
+    windows, frames = held_out_windows(store, Split.TEST, _PAST, _SECONDS, _EACH)
+    model = load_model(str(run))
+    assert isinstance(model, HybridDynamics)
+    by_model = held_out_errors(model, store, windows).by_group(frames)
+    com = np.array(declared_mechanism(one.robot, "soft")[0].links[0].com)
+    off = {"imu.angular_velocity [rad/s]": [], "imu.specific_force [m/s^2]": []}
+    assert windows.readings is not None
+    for k in range(windows.count):
+        path = own_path(plant, windows.rows(torch.tensor([k])), com, STEPS[args.robot])
+        none, rng = sensed.Noise(0.0, 0.0, (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)), np.random.default_rng(0)
+        seen, read = sensed.readings(plant, path, STEPS[args.robot], one.imu, none, rng), windows.readings[k].numpy()
+        rows = np.array(frames)
+        for parts, first, later in zip(off.values(), (0, 3), (0, 1), strict=True):
+            felt = seen["gyroscope" if later == 0 else "specific_force"][rows - 1 + later]
+            parts.append(np.linalg.norm(felt - read[rows - 1, first : first + 3], axis=1))
+    found: dict[str, list[float | None]] = {}
+    for name, parts in off.items():
+        found[f"model {name}"], found[f"robot {name}"] = by_model[name], np.nanmean(parts, 0).tolist()
+    return found
+
+
+def own_path(plant: mujoco.MjModel, window: Windows, com: np.ndarray, steps: int) -> np.ndarray:
+    """Return positions and velocities of the robot itself from the start of a window, after each simulation step."""
+    data, past = mujoco.MjData(plant), window.past
+    q, qd, control = window.q[0, 0].numpy(), window.qd[0, 0].numpy(), window.control[0].numpy()
+    turn = sensed.matrices(q[[6, 3, 4, 5]])
+    data.qpos[:] = [*q[:3], *q[[6, 3, 4, 5]], *q[7:]]
+    data.qvel[:] = [*(qd[:3] - np.cross(qd[3:6], turn @ com)), *(turn.T @ qd[3:6]), *qd[6:]]
+    if plant.na and past is not None:  # what lag makes of the commands before
+        before = past.control[0].numpy()
+        data.act[:] = before[0]
+        for command in before:
+            gone = np.exp(-steps * plant.opt.timestep / np.maximum(plant.actuator_dynprm[:, 0], 1e-9))
+            data.act[:] = command + (data.act - command) * gone
+    path = [np.concatenate([data.qpos, data.qvel])]
+    for command in control:
+        data.ctrl[:] = command
+        for _ in range(steps):
+            mujoco.mj_step(plant, data)
+            path.append(np.concatenate([data.qpos, data.qvel]))
+    return np.array(path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("adapt",))
+    parser.add_argument("what", choices=("adapt", "own"))
     parser.add_argument("--robot", default="ant", choices=("ant", "go1"))
     parser.add_argument("--asset", type=Path, default=Path("go1.xml"), help="go1.xml of mjlab's asset zoo")
     parser.add_argument("--seed", type=int, default=0)
@@ -186,6 +255,13 @@ def main() -> None:
     )  # fmt: skip
     name = args.name or ("tracked" if args.tracked else "sensors")
     out = args.folder / args.robot / f"{name}_{args.seed}"
+    if args.what == "own":
+        errors = own_errors(args, one, out, data)
+        for key, values in errors.items():
+            print(f"{key:38}", *(f"{value:8.3g} after {at:g} s" for value, at in zip(values, _SECONDS, strict=False)))
+        if args.json:
+            write_result(args.json, "onboard own", dict(errors), {})
+        return
     began = time.process_time()
     found = adapt(one.name, data, out, settings=settings)
     figures: dict[str, Any] = {"cpu [s]": time.process_time() - began}
