@@ -115,15 +115,15 @@ def doubts(findings: Iterable[_Judged]) -> list[_Judged]:
     return sorted((one for one in findings if one.grade != "ok"), key=lambda one: -_ORDER.index(one.grade))
 
 
-def combine_verdicts(verdicts: Iterable[Verdict | Finding], shown: int = _SHOWN) -> Verdict:
+def combine_verdicts(verdicts: Iterable[Verdict | Finding]) -> Verdict:
     """Combine verdicts or findings: the worst grade, the worst ones that are not ok, and how many more there are."""
     known = doubts(verdicts)
     if not known:
         return Verdict()
     first, *others = known
-    told = [first.advice, *map(str, others[: shown - 1])]
-    if len(known) > shown:
-        told.append(f"and {len(known) - shown} more")
+    told = [first.advice, *map(str, others[: _SHOWN - 1])]
+    if len(known) > _SHOWN:
+        told.append(f"and {len(known) - _SHOWN} more")
     return Verdict(first.grade, first.what, "; ".join(part for part in told if part))
 
 

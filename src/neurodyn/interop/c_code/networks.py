@@ -29,6 +29,10 @@ def activation_text(name: str, what: str) -> str:
     raise InputError(f"{what}: the activation {name!r} has no form in C; valid: {valid}")
 
 
+_NAME = "network"
+"""Name of a network's function."""
+
+
 class NetworkWriter:
     """Writes one network as a static C function `network`, layer by layer.
 
@@ -37,10 +41,10 @@ class NetworkWriter:
         what: Name of the network's owner, for messages.
     """
 
-    def __init__(self, inputs: int, what: str, name: str = "network") -> None:
+    def __init__(self, inputs: int, what: str) -> None:
         """Start with the inputs, the array `in`."""
         self.memory: list[CArray] = []
-        self.what, self._name = what, name
+        self.what = what
         self._inputs, self._count = inputs, 0
         self._tables: list[str] = []
         self._lines: list[str] = []
@@ -49,14 +53,14 @@ class NetworkWriter:
     def loop(self, x: str, width: int) -> Loop:
         """Return the network as a graph node, with an array as its outputs."""
         self._lines.append(f"for (int i = 0; i < {width}; ++i) out[i] = {x}[i];")
-        call = f"{self._name}({'state, ' if self.memory else ''}in, out);"
-        return Loop(name=self._name, inputs=self._inputs, outputs=width, saved=0, forward=call, adjoint="")
+        call = f"{_NAME}({'state, ' if self.memory else ''}in, out);"
+        return Loop(name=_NAME, inputs=self._inputs, outputs=width, saved=0, forward=call, adjoint="")
 
     def text(self) -> str:
         """Return the tables and the function."""
         state = "@_state *state, " if self.memory else ""
         body = "\n".join(self._lines)
-        own = f"static void {self._name}({state}const real *in, real *out) {{\n{body}\n}}\n"
+        own = f"static void {_NAME}({state}const real *in, real *out) {{\n{body}\n}}\n"
         return "\n".join([*self._helpers, *self._tables, own])
 
     def line(self, text: str) -> None:
@@ -71,7 +75,7 @@ class NetworkWriter:
 
     def table(self, values: Any, kind: str = "float") -> str:
         """Add a table of numbers and return its name."""
-        name = f"{self._name}_{len(self._tables)}"
+        name = f"{_NAME}_{len(self._tables)}"
         flat = np.asarray(values, dtype=np.float64 if kind == "double" else np.float32).ravel()
         numbers = ", ".join(f"{x!r}" if kind == "double" else _single(np.float32(x)) for x in flat.tolist())
         self._tables.append(f"static const {kind} {name}[{len(flat)}] = {{{numbers}}};")

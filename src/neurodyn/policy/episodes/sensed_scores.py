@@ -68,15 +68,10 @@ class SensedScore:
     path: Trajectory
 
 
-def score(
-    task: Task, episodes: Sequence[SensedEpisode], model: Dynamics | None = None
-) -> tuple[list[SensedScore | None], str]:
-    """Return the scores of episodes, and why there are none; None for episodes of less than two frames.
+def score(task: Task, episodes: Sequence[SensedEpisode]) -> tuple[list[SensedScore | None], str]:
+    """Return the scores of episodes by the declared robot, and why there are none.
 
-    Args:
-        task: The task.
-        episodes: The episodes.
-        model: Model of the robot; None for the declared one.
+    They are None for episodes of less than two frames.
     """
     long = [episode for episode in episodes if episode.length > 1]
     none: list[SensedScore | None] = [None] * len(episodes)
@@ -86,7 +81,7 @@ def score(
         return none, "the states of the base are not estimated: the robot has no specific_force"
     robot = task.declaration()
     try:
-        model = declared_hybrid(robot) if model is None else model
+        model = declared_hybrid(robot)
         runs = smooth_base(model, [_run(episode) for episode in long], EstimationSettings.on_board(robot.sensors))
     except InputError as error:
         return none, f"the states of the base are not estimated: {error}"
