@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from neurodyn.core.errors import InputError
-from neurodyn.sim.declared import added_inertia, declared_colliders, require_joints, shapes_of_contacts
+from neurodyn.sim.articulations import added_inertia, declared_colliders, require_joints, shapes_of_contacts
 from neurodyn.sim.interface import checked_pose, gravity_vectors, solver_steps, specified_limits, value_of
 from neurodyn.sim.newton.articulation import kept_newton_articulation
 from neurodyn.sim.parameters import ParameterWriter, nothing

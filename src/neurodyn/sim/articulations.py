@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The robot as its simulator built it, with soft constraints.
+"""The robot as its simulator built it, with soft constraints; the parts of it that a declaration names.
 
 Articulations take seconds to build and are cached on disk by the content they are built from (`kept_articulation`).
 """
@@ -7,7 +7,7 @@ Articulations take seconds to build and are cached on disk by the content they a
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -21,13 +21,15 @@ from neurodyn.core.description.contacts import ChainJoint, SoftConstraints
 from neurodyn.core.description.elements import ForceElement
 from neurodyn.core.description.mechanism import Fingerprint, Link
 from neurodyn.core.description.scene import Vector3
-from neurodyn.core.errors import InputError, count_notices
+from neurodyn.core.errors import InputError, choices, count_notices
 from neurodyn.multibody.link_kinematics import LinkKinematics
-from neurodyn.robots import Robot
+from neurodyn.robots import Robot, asset_path
 from neurodyn.robots.assets import source_digest
+from neurodyn.robots.sections import choose, matching
 from neurodyn.sim.bodies import Pose
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 ShapeKind = Literal["sphere", "capsule", "box", "cylinder", "ellipsoid", "mesh", "cone", "heightfield", "plane"]
 
@@ -71,6 +73,60 @@ def with_short(*labels: str) -> set[str]:
 def short_label(label: str) -> str:
     """Return the label of a joint, body or shape without the prefixes of world and articulation."""
     return label.rsplit("/", 1)[-1]
+
+
+def require_joints(robot: Robot, built: Sequence[tuple[str, str]]) -> None:
+    """Raise InputError unless moving joints (name, kind) are the declared ones; a free base may have any name."""
+    declared = [(joint.name, joint.kind) for joint in robot.joints]
+    if built and built[0][1] == "free" == declared[0][1]:
+        built = [declared[0], *built[1:]]
+    if list(built) != declared:
+        words = [", ".join(f"{name} ({kind})" for name, kind in joints) for joints in (built, declared)]
+        raise InputError(
+            f"robot {robot.name!r}: {asset_path(robot).name} has the moving joints {words[0]} instead of the declared "
+            f"{words[1]}; list all of them in this order, or under `locked`"
+        )
+
+
+def added_inertia(robot: Robot, links: Sequence[str]) -> list[float]:
+    """Return the declared additional inertia of each link [kg m^2], 0 for none."""
+    for pattern in robot.added_inertia:
+        if not any(matching(link, [pattern]) for link in links):
+            raise InputError(
+                f"robot {robot.name!r}: added_inertia names {pattern!r}, which no link of {asset_path(robot).name} "
+                f"matches; valid: patterns of {choices(links)}"
+            )
+    return [choose(link, robot.added_inertia) or 0.0 for link in links]
+
+
+def declared_colliders(robot: Robot, labels: Mapping[K, set[str]]) -> list[K]:
+    """Return the collision shapes among the declared colliders, given the labels of each shape and its body."""
+    colliders = [shape for shape, names in labels.items() if any(matching(name, robot.colliders) for name in names)]
+    if labels and not colliders:
+        raise InputError(
+            f"robot {robot.name!r}: colliders {list(robot.colliders)} match no collision shape; valid: patterns of "
+            f"{choices({short_label(name) for names in labels.values() for name in names})}"
+        )
+    return colliders
+
+
+def shapes_of_contacts(contacts: Mapping[str, Sequence[str]], labels: Mapping[K, set[str]]) -> dict[K, str]:
+    """Return the declared contact of each collision shape that has one; the first that matches a label of the shape.
+
+    `contacts` are patterns by name. A contact without any shape raises InputError.
+    """
+    owner = {
+        shape: name
+        for shape, own in labels.items()
+        if (name := next((n for n, patterns in contacts.items() if any(matching(x, patterns) for x in own)), None))
+    }
+    for name, patterns in contacts.items():
+        if name not in owner.values():
+            raise InputError(
+                f"contacts: {name!r} ({', '.join(patterns)}) matches no collision shape; valid: patterns of "
+                f"{choices({short_label(label) for own in labels.values() for label in own})}"
+            )
+    return owner
 
 
 @dataclass(frozen=True, eq=False)

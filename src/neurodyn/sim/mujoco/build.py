@@ -18,8 +18,14 @@ from neurodyn.core.errors import InputError
 from neurodyn.geometry.solids import Solid, needs_triangles, solids_of_scene
 from neurodyn.robots import Robot, asset_path
 from neurodyn.robots.sections import ContactMaterial
-from neurodyn.sim.articulations import short_label, with_short
-from neurodyn.sim.declared import added_inertia, declared_colliders, require_joints, shapes_of_contacts
+from neurodyn.sim.articulations import (
+    added_inertia,
+    declared_colliders,
+    require_joints,
+    shapes_of_contacts,
+    short_label,
+    with_short,
+)
 from neurodyn.sim.engine import import_mujoco
 from neurodyn.sim.interface import SCENE_LABEL
 from neurodyn.sim.mujoco.actuators import add_actuators, takes_commands

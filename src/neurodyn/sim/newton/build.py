@@ -21,9 +21,8 @@ from neurodyn.core.extras import require_extra
 from neurodyn.robots import Joint, Robot, asset_path
 from neurodyn.robots.assets import asset_digest, resolve_asset
 from neurodyn.robots.sections import ContactMaterial
-from neurodyn.sim.articulations import short_label
+from neurodyn.sim.articulations import added_inertia, declared_colliders, require_joints, short_label
 from neurodyn.sim.bodies import group_bodies, merged_body, require_possible
-from neurodyn.sim.declared import added_inertia, declared_colliders, require_joints
 from neurodyn.sim.engine import import_newton, joint_kinds, shape_labels, solver_class
 from neurodyn.sim.interface import AssetJoint, Gravity, gravity_vectors, specified_limits, value_of
 from neurodyn.sim.newton.asset import PreparedMjcf, prepare_mjcf

@@ -15,8 +15,7 @@ from neurodyn.geometry.compilation import announced
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.geometry.solids import needs_triangles
 from neurodyn.robots import Robot
-from neurodyn.sim.articulations import short_label
-from neurodyn.sim.declared import shapes_of_contacts
+from neurodyn.sim.articulations import shapes_of_contacts, short_label
 from neurodyn.sim.engine import collides, import_newton, solver_class
 from neurodyn.sim.interface import SCENE_LABEL, Gravity, Simulator, SimulatorOptions, checked_pose, gravity_vectors
 from neurodyn.sim.newton.articulation import newton_articulation
