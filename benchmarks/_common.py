@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared code of the benchmarks: one thread, CPU time, medians of interleaved rounds, and the result format."""
 
+import argparse
 import ctypes
 import json
 import platform
@@ -98,6 +99,13 @@ def commit() -> str:
     except OSError:
         return ""
     return done.stdout.strip()
+
+
+def result_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser of arguments with the file for the result, `--json`."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="file for the result")
+    return parser
 
 
 def write_result(path: Path | None, name: str, figures: dict[str, float], ratios: dict[str, float]) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 import _sensed_robots as sensed_robots
 import neurodyn
-from _common import single_thread, write_result
+from _common import result_parser, single_thread, write_result
 from neurodyn.core.description.sensors import Sensor
 from neurodyn.dynamics import Dynamics
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
@@ -149,7 +149,7 @@ def measure(robot: str, seed: int, name: str, args: argparse.Namespace) -> dict[
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = result_parser(__doc__)
     parser.add_argument("--robots", nargs="+", default=["ant"], choices=sorted(MOUNTINGS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--models", nargs="+", default=["right"])
@@ -158,7 +158,6 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1000, help="most runs of a log")
     parser.add_argument("--folder", type=Path, default=Path("runs/base_states"))
     parser.add_argument("--asset", type=Path, default=Path("go1.xml"), help="go1.xml of mjlab's asset zoo")
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     single_thread()
     figures = {

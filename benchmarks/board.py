@@ -9,7 +9,6 @@ kept in --keep; a run that fails is a row with its error. Rows whose log is abse
 docs/real-robots.md has the table that this script writes with --page; rows that it does not measure stay there.
 """
 
-import argparse
 import resource
 import shutil
 import subprocess
@@ -24,7 +23,7 @@ import numpy as np
 import torch
 
 from _board_page import write_page
-from _common import commit, require, single_thread, write_result
+from _common import commit, require, result_parser, single_thread, write_result
 from neurodyn.core import InputError, read_json, write_json
 from neurodyn.data import Split, Store
 from neurodyn.data.windows import Windows, select_windows
@@ -147,8 +146,7 @@ ROWS = {
 
 def main() -> None:
     """Measure rows that are not kept, and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--only", nargs="+", default=list(ROWS), choices=list(ROWS), metavar="NAME")
     parser.add_argument("--data", type=Path, default=SHARED, help="folder of the logs")
     parser.add_argument("--keep", type=Path, default=Path("board"), help="folder of logs, runs and rows")

@@ -4,7 +4,6 @@
 Each is compared with Python, row by row, before timing. Times are mean CPU times of a step.
 """
 
-import argparse
 import ctypes
 import re
 import subprocess
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 
 import neurodyn
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn import Control, State, robots
 from neurodyn.dynamics import NeuralDynamics, declared_hybrid
 from neurodyn.interop import CODE
@@ -36,9 +35,8 @@ Rows = tuple[np.ndarray, ...]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = result_parser(__doc__)
     parser.add_argument("--steps", type=int, default=20_000)
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     single_thread()
     figures: dict[str, float] = {}

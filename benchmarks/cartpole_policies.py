@@ -7,14 +7,13 @@ transitions. No ratio of times is claimed: the figures are returns, whose scale 
 2508.15755), and errors of the reward between dynamics.
 """
 
-import argparse
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.core import read_config
 from neurodyn.learn import RunRecord, read_metrics
 from neurodyn.policy import PolicySettings, evaluate
@@ -25,8 +24,7 @@ PRETRAINED = "pretrained:cartpole"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--kinds", nargs="+", default=["analytic", "neural", "world_model"])
     parser.add_argument("--episodes", type=int, default=1024)

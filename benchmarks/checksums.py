@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cost of checksums: CPU time of opening and streaming a store, and of reading weights, with and without them."""
 
-import argparse
 import shutil
 import tempfile
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from _common import compare, require, single_thread, write_result
+from _common import compare, require, result_parser, single_thread, write_result
 from neurodyn.core.artifacts import read_tensors, write_tensors
 from neurodyn.data import Store, StoreHeader, StoreWriter
 from neurodyn.robots import load
@@ -22,8 +21,7 @@ WEIGHTS = 16
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     arguments = parser.parse_args()
     single_thread()
     with tempfile.TemporaryDirectory() as scratch:

@@ -8,15 +8,13 @@ checked with central differences at 58 states after the landing; nine in ten mus
 switch between sticking, sliding and separation are not derivatives.
 """
 
-import argparse
 import time
-from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.core import ChainJoint, ContactPoint, Link, Mechanism
 from neurodyn.multibody import Tree
 from neurodyn.multibody.contacts.complementarity import DEFAULTS, ImpulseSettings, contact_velocities
@@ -131,8 +129,7 @@ def cost(program: TracedProgram, state: Tensor, steps: int, parameters: Tensor |
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     arguments = parser.parse_args()
     single_thread()
     start = torch.tensor([START], dtype=F64)

@@ -7,7 +7,6 @@ is compared with daqp. Then robots walk on random commands up to 0.6 m/s and 0.8
 with the network, from the same starts under the same commands.
 """
 
-import argparse
 import importlib.util
 import statistics
 import time
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn import robots
 from neurodyn.walking import Commands, MpcSettings, WalkingPlant, walk, walker, walking_plant
 from neurodyn.walking.convex_mpc import SOLVERS, RigidBodyPrediction
@@ -28,8 +27,7 @@ GATHERED = 3.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--robots", nargs="*", default=["a1"])
     parser.add_argument("--plant", default="hybrid")
     parser.add_argument("--grounds", nargs="*", default=["flat", "steps"])

@@ -18,7 +18,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from _common import require, write_result
+from _common import require, result_parser, write_result
 
 WORK = {"ant": (300_000, 300), "cartpole": (8_000_000, 1000)}
 """Number of generated transitions, and frames of the evaluated roll-outs."""
@@ -28,8 +28,7 @@ WINDOWS = 1024
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--robot", default="ant", choices=list(WORK))
     parser.add_argument("--verbs", nargs="+", default=VERBS, choices=VERBS)
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the work, for a quick look")

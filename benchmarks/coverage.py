@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from _studies import STUDIES, Study
 from neurodyn.data import Split, Store, Windows
 from neurodyn.identify import (
@@ -67,8 +67,7 @@ class Fit:
 
 def main() -> None:
     """Measure the requested parts, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser = result_parser(__doc__)
     parser.add_argument("--only", nargs="+", choices=tuple(STUDIES), default=list(STUDIES))
     parser.add_argument("--repeats", type=int, default=100)
     parser.add_argument("--logs", type=int, default=12, help="logs of a repeat")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from _analytic_cube import Candidate, dynamics, search
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.data import Split, Store
 from neurodyn.dynamics import load
 from neurodyn.evaluate import beside_log
@@ -34,9 +34,8 @@ BASELINES = ("hold_last", "constant_velocity")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = result_parser(__doc__)
     parser.add_argument("runs", nargs="*", metavar="RUN", help="run directories, or pretrained:NAME")
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--data", type=Path, default=TOSSES)
     parser.add_argument("--contact", type=Path, help="JSON of fitted contact parameters; searched anew without it")
     parser.add_argument("--candidates", type=int, default=50, help="candidates of the search; 0 for no fitted cube")

@@ -5,11 +5,10 @@ Needs the logs (an npz in the layout declared for robot dfki-c1). The figures ar
 baselines, persistence and constant velocity, from the same starts.
 """
 
-import argparse
 import tempfile
 from pathlib import Path
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.data import Split
 from neurodyn.dynamics import load
 from neurodyn.evaluate import beside_log
@@ -23,8 +22,7 @@ LOGS = Path(__file__).resolve().parents[2] / "shared/data/dfki_double_pendulum/d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--data", type=Path, default=LOGS)
     parser.add_argument("--robot", default="dfki-c1")
     parser.add_argument("--net", choices=("mlp", "gru", "transformer"))

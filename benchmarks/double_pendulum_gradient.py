@@ -7,7 +7,6 @@ reverse mode, writes C and has gcc compile it. For 1024 pendulums the time per p
 one.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from _common import compare, require, single_thread, write_result
+from _common import compare, require, result_parser, single_thread, write_result
 from neurodyn.core import ChainJoint, Link, Mechanism
 from neurodyn.multibody import Tree
 from neurodyn.multibody.integrators import displace
@@ -163,8 +162,7 @@ def first_call(cached: bool) -> float:
 
 def main() -> None:
     """Check, time, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser = result_parser(__doc__)
     options = parser.parse_args()
     single_thread()
     with tempfile.TemporaryDirectory() as folder:

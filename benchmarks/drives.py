@@ -6,7 +6,6 @@ DFKI's double pendulum C.1, commanded and reported torques at 400 Hz (--dfki FIL
 drive, and the hybrid model with a memory (--hybrid) against the identified one.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.core import Augmentation, Blueprint
 from neurodyn.data import Store, import_logs, open_data, read_column_map
 from neurodyn.identify import (
@@ -56,8 +55,7 @@ MEMORY = Blueprint(
 
 def main() -> None:
     """Measure the requested parts, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser = result_parser(__doc__)
     parser.add_argument("--dfki", type=Path, default=DFKI, help="npz file of DFKI's pendulum")
     parser.add_argument("--only", nargs="+", choices=("synthetic", *NETWORKS, "hybrid"), default=("synthetic", "mlp"))
     parser.add_argument("--steps", type=int, default=5000, help="optimiser steps of the hybrid model's network")

@@ -4,14 +4,13 @@
 Uses examples/friction_discovery.py.
 """
 
-import argparse
 import sys
 import time
 from pathlib import Path
 
 import torch
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 from friction_discovery import FRAMES, FRICTION, TRUE_PAIRS, FeedForward, compared, error, found_in, pendulum, record
@@ -20,8 +19,7 @@ from neurodyn.dynamics import State
 
 def main() -> None:
     """Discover, train the peer, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser = result_parser(__doc__)
     parser.add_argument("--windows", type=int, default=96, help="windows of 15 frames to learn and choose from")
     parser.add_argument("--steps", type=int, default=150, help="optimiser steps at each penalty")
     parser.add_argument("--refit", type=int, default=400, help="optimiser steps without penalty")

@@ -6,7 +6,6 @@ without sampling, controller, recording and writing. For the cartpole, whose fra
 of a captured frame. Both run in turns, one thread, CPU time.
 """
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn import robots
 from neurodyn.data import Store
 from neurodyn.sim import ReferenceSimulator, generate
@@ -25,8 +24,7 @@ WORK = {"cartpole": (512, 20), "pendulum": (512, 2), "cube": (256, 1), "ant": (1
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="file to write the result to")
+    parser = result_parser(__doc__)
     parser.add_argument("--robots", nargs="+", default=list(WORK), choices=list(WORK))
     arguments = parser.parse_args()
     single_thread()

@@ -8,14 +8,12 @@ without guard; ratios are with over without. On a loaded machine they scatter by
 figures also give the time of the guard alone, in per cent of the roll-out.
 """
 
-import argparse
 import math
-from pathlib import Path
 
 import torch
 
 import neurodyn
-from _common import compare, require, single_thread, write_result
+from _common import compare, require, result_parser, single_thread, write_result
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.guard import watching
 
@@ -64,8 +62,7 @@ def solver_steps(name: str, worlds: int):
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=1.0, help="CPU time of each piece in each round [s]")
     arguments = parser.parse_args()
     single_thread()

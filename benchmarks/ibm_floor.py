@@ -12,7 +12,6 @@ from 52 ms around each start. Then, of its error at the end of 1,000 segments of
     python benchmarks/ibm_floor.py
 """
 
-import argparse
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ import torch
 from scipy.optimize import least_squares
 from scipy.signal import butter, filtfilt, savgol_filter
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from _film import calibrated
 
 LOG = Path(__file__).resolve().parents[2] / "shared" / "data" / "ibm_double_pendulum" / "ibm_double_pendulum.npz"
@@ -48,9 +47,8 @@ class Stretches:
 
 def main() -> None:
     """Measure, and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = result_parser(__doc__)
     parser.add_argument("--data", type=Path, default=LOG, help="npz file of IBM's pendulum")
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     require(options.data.is_file(), f"there is no {options.data.name}; give --data FILE")
     single_thread()

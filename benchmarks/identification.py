@@ -14,7 +14,6 @@ a controller. PACE (arXiv:2509.06342) fits armature, damping, friction and bias 
 the fit of `adapt`. CPU seconds are those of the process, kernels compiled before.
 """
 
-import argparse
 import json
 import tempfile
 import time
@@ -28,7 +27,7 @@ import mujoco
 import numpy as np
 import torch
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from _mujoco_peer import MujocoPeer, Starts, with_inertias
 from neurodyn.core import Drive
 from neurodyn.data import Split, Store, StoreHeader, StoreWriter, import_logs, read_column_map
@@ -80,8 +79,7 @@ class Case:
 
 def main() -> None:
     """Identify the requested cases, and write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser = result_parser(__doc__)
     parser.add_argument("--go2", type=Path, default=GO2, help="npz file of the Go2's log")
     parser.add_argument("--urdf", type=Path, help="URDF of a Go2; by default that of example-robot-data")
     parser.add_argument("--only", nargs="+", choices=("go2", "hung"), default=("go2", "hung"))

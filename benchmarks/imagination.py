@@ -12,7 +12,6 @@ The networks' own time is that of the ensemble, the actor and the critic for a f
 measured with the authors' code on one thread: 14.9 thousand frames per CPU-second.
 """
 
-import argparse
 import contextlib
 import io
 import itertools
@@ -26,7 +25,7 @@ import torch
 from rsl_rl.runners import OnPolicyRunner
 
 import neurodyn
-from _common import compare, require, single_thread, write_result
+from _common import compare, require, result_parser, single_thread, write_result
 from neurodyn.control import LoggedStarts
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.data import Status, Store, StoreHeader, StoreWriter
@@ -212,8 +211,7 @@ def check(work: Work) -> float:
 
 def main() -> None:
     """Run the benchmark."""
-    parser = argparse.ArgumentParser(description="Imagination beside its networks alone, and beside the authors' rate.")
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser = result_parser("Imagination beside its networks alone, and beside the authors' rate.")
     parser.add_argument("--worlds", type=int, nargs="+", default=[512])
     parser.add_argument("--trunks", nargs="*", default=["shared", "own"], choices=["shared", "own"])
     parser.add_argument("--members", type=int, default=5, help="members of the neural ant; 0 to leave it out")

@@ -7,13 +7,10 @@ A launch costs 5 to 10 microseconds of host time for any number of worlds. Steps
 frame: prediction, reward, ends of episodes, and starts of new ones.
 """
 
-import argparse
-from pathlib import Path
-
 import torch
 
 import neurodyn
-from _common import require, write_result
+from _common import require, result_parser, write_result
 from _launches import EmptyWindows, LaunchCount, count_launches
 from neurodyn.control import SampledStarts
 from neurodyn.dynamics import Control, State, WorldModel
@@ -58,8 +55,7 @@ def imagination() -> LaunchCount:
 
 def main() -> None:
     """Count, and require that nothing is copied."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     found: dict[str, LaunchCount] = {}
     arguments = parser.parse_args()
     for name, task_name in ENVIRONMENTS.items():

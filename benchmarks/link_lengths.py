@@ -4,7 +4,6 @@
 Uses examples/link_lengths.py, and also writes its map.
 """
 
-import argparse
 import sys
 import time
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
 from link_lengths import TRUE, draw, pendulum, problem, search
@@ -22,8 +21,7 @@ RIGHT = 1e-3
 
 def main() -> None:
     """Search, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser = result_parser(__doc__)
     parser.add_argument("--map", type=Path, help="picture of the errors over the grid")
     parser.add_argument("--grid", type=int, default=10, help="starts along each length")
     options = parser.parse_args()

@@ -8,13 +8,12 @@ its energy; a contact point may be 25 cm deep. Every frame is checked. Without R
 measured.
 """
 
-import argparse
 from pathlib import Path
 
 from msgspec import UNSET
 
 import neurodyn
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.evaluate.records import LongRun
 from neurodyn.evaluate.stability import FRAMES, stability
 
@@ -34,13 +33,12 @@ def main() -> None:
     """Run the benchmark."""
     import time
 
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = result_parser(__doc__)
     parser.add_argument("runs", nargs="*", default=[f"pretrained:{name}" for name in SHIPPED])
     parser.add_argument("--worlds", type=int, default=1000)
     parser.add_argument("--frames", type=int, default=FRAMES)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--markdown", type=Path)
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     single_thread()
     lines = [

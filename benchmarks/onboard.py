@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 import _sensed_robots as sensed
-from _common import write_result
+from _common import result_parser, write_result
 from neurodyn.core.artifacts import read_tree
 from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.data import StoreHeader
@@ -225,7 +225,7 @@ def own_path(plant: mujoco.MjModel, window: Windows, com: np.ndarray, steps: int
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = result_parser(__doc__)
     parser.add_argument("what", choices=("adapt", "own"))
     parser.add_argument("--robot", default="ant", choices=("ant", "go1"))
     parser.add_argument("--asset", type=Path, default=Path("go1.xml"), help="go1.xml of mjlab's asset zoo")
@@ -235,7 +235,6 @@ def main() -> None:
     parser.add_argument("--tracked", action="store_true", help="with motion capture")
     parser.add_argument("--name", default="", help="of the run in the folder")
     parser.add_argument("--settings", default="{}", help="changes of the adaptation's settings, as JSON")
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     args.runs = args.runs or {"ant": 60, "go1": 9}[args.robot]
     one = stand_in(args)

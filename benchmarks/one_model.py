@@ -6,13 +6,10 @@ same starts: on flat ground, on another one, and, for a robot with joint control
 ratio of times is claimed: the figures are returns and reward errors.
 """
 
-import argparse
-from pathlib import Path
-
 import torch
 from torch import Tensor
 
-from _common import single_thread, write_result
+from _common import result_parser, single_thread, write_result
 from neurodyn.control.resolve import ANALYTIC, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.starts import task_ground
@@ -25,8 +22,7 @@ from neurodyn.tasks import Memory, Task, load
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--model", default="pretrained:ant", help="the model: a run, or pretrained:NAME")
     parser.add_argument("--policies", nargs="+", default=["pretrained-policy:ant-run"], help="of the robot's tasks")
     parser.add_argument("--grounds", nargs="+", default=["flat"], help="grounds of the robot")

@@ -4,7 +4,6 @@
 Each file is compared with its model in one frame from random states before timing.
 """
 
-import argparse
 import tempfile
 from pathlib import Path
 
@@ -12,16 +11,15 @@ import numpy as np
 import torch
 
 import neurodyn
-from _common import compare, require, single_thread, write_result
+from _common import compare, require, result_parser, single_thread, write_result
 from neurodyn.evaluate import Scenario
 from neurodyn.interop import export_model
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = result_parser(__doc__)
     parser.add_argument("--models", nargs="+", default=["pretrained:cartpole", "pretrained:pendulum", "pretrained:ant"])
     parser.add_argument("--worlds", nargs="+", type=int, default=[1, 256])
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     single_thread()
     figures: dict[str, float] = {}

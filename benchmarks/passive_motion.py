@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.core import Box, Plane, Scene, Terrain
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.dynamics.same_robot import require_robot
@@ -56,9 +56,8 @@ NEW_SEED = 1000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = result_parser(__doc__)
     parser.add_argument("runs", nargs="*", default=["pretrained:cartpole"], help="run directories, or pretrained:NAME")
-    parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path, help="file for the tables")
     parser.add_argument("--rollouts", type=int, help="by default 2048, of floating robots 512")
     parser.add_argument("--other-rollouts", type=int, default=128, help="roll-outs of a circumstance never seen")

@@ -9,7 +9,6 @@ derivatives with the adjoint, and the ant's positions. The last column lists wha
 `bench`.
 """
 
-import argparse
 import copy
 import tempfile
 from collections.abc import Callable
@@ -23,7 +22,7 @@ import torch
 
 import double_pendulum_gradient as pendulum
 import quadruped_step as quadruped
-from _common import compare, require, single_thread, write_result
+from _common import compare, require, result_parser, single_thread, write_result
 from neurodyn.control.starts import home_ground
 from neurodyn.dynamics import AnalyticDynamics, State, declared_hybrid
 from neurodyn.robots import load
@@ -135,8 +134,7 @@ def warped(model: mujoco.MjModel, first: np.ndarray, substeps: int) -> Callable[
 
 def main() -> None:
     """Check, time, and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser = result_parser(__doc__)
     parser.add_argument("--warp", action="store_true", help="with MuJoCo Warp on the CPU")
     options = parser.parse_args()
     single_thread()

@@ -7,12 +7,10 @@ model. Times are CPU times of a decision for one world at a time, on one thread.
 and `--value POLICY` adds planners that use a trained policy's critic at the end of the plan.
 """
 
-import argparse
 import itertools
-from pathlib import Path
 from typing import Any
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.control.planning.closed_loop import run
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.resolve import ResolvedDynamics, open_dynamics
@@ -33,8 +31,7 @@ TIMED = 60
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--planners", nargs="+", default=["mppi", "cem", "annealed", "gradient"])
     parser.add_argument("--plants", nargs="+", default=["same", "heavy"], choices=["same", "heavy"])
     parser.add_argument("--episodes", type=int, default=8)

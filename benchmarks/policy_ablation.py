@@ -11,7 +11,6 @@ Cells in --keep are read and not recomputed, so that a run can be stopped and co
 reads. The whole ablation at the default sizes takes about a day on one core; the default is one small cell.
 """
 
-import argparse
 import itertools
 import json
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 import msgspec
 import torch
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from cartpole_policies import neurodyn
 from neurodyn.control import SampledStarts
 from neurodyn.control.resolve import open_dynamics
@@ -78,8 +77,7 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--tasks", nargs="+", default=["ant-run"], choices=["ant-run", "anymal-forward"])
     parser.add_argument("--bases", nargs="+", default=["contact"], choices=list(BASES))
     parser.add_argument("--members", nargs="+", type=int, default=[1])

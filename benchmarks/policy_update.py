@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Policy training in neural dynamics: the PPO update against rsl_rl's own, and frames per CPU-second with both."""
 
-import argparse
 import statistics
 import tempfile
 import time
@@ -11,7 +10,7 @@ from unittest.mock import patch
 
 import torch
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.policy import PolicySettings, load_settings
 from neurodyn.policy.learners.ppo import PpoLearner
@@ -24,8 +23,7 @@ UPDATES, ROUNDS = 2, 5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--tasks", nargs="+", default=list(WORK), choices=list(WORK))
     arguments = parser.parse_args()
     single_thread()

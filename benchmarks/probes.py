@@ -18,14 +18,11 @@ Cost: CPU time for the distances of 512 ants with 25 contact points each, and fo
 contacts are no substitute: their number and order change between steps).
 """
 
-import argparse
-from pathlib import Path
-
 import msgspec
 import numpy as np
 import torch
 
-from _common import compare, require, single_thread, write_result
+from _common import compare, require, result_parser, single_thread, write_result
 from _contacts import (
     BALL,
     RADIUS,
@@ -205,9 +202,8 @@ def cost(worlds: int) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = result_parser(__doc__.splitlines()[0])
     parser.add_argument("--worlds", type=int, default=512)
-    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     single_thread()
     errors = {f"error_m_{name}": value for name, value in accuracy().items()}

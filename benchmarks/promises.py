@@ -16,7 +16,6 @@ usual number of updates, and one with three times as many: what does the kept po
 What is in the folder is not made again.
 """
 
-import argparse
 import json
 import math
 import shutil
@@ -31,7 +30,7 @@ from mujoco.rollout import Rollout
 from torch import Tensor
 
 import worn_ants
-from _common import single_thread, write_result
+from _common import result_parser, single_thread, write_result
 from neurodyn.control import SampledStarts
 from neurodyn.control.task_frames import MeasurementNoise
 from neurodyn.dynamics import BaseDynamics
@@ -214,14 +213,13 @@ def said(row: dict[str, Any]) -> str:
 
 def main() -> None:
     """Measure stand-ins or the ant."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = result_parser(__doc__)
     parser.add_argument("--folder", type=Path, required=True, help="folder for logs, models and policies")
     parser.add_argument("--seeds", type=int, default=20, help="number of stand-ins")
     parser.add_argument("--first", type=int, default=0, help="seed of the first")
     parser.add_argument("--updates", type=int, help="updates of a training")
     parser.add_argument("--ant", action="store_true", help="the worn ant")
     parser.add_argument("--longer", action="store_true", help=f"also with {_LONGER} times the updates")
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     single_thread()
     begun, rows, lost = time.process_time(), [], []

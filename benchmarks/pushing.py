@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.core import Blueprint, read_config
 from neurodyn.data import Split, Store
 from neurodyn.dynamics import Dynamics, State, declared_hybrid, load
@@ -40,8 +40,7 @@ SEEDED = ("hybrid", "neural")
 
 def main() -> None:
     """Fit and evaluate the requested kinds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--data", type=Path, default=PUSHES)
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])

@@ -6,14 +6,12 @@ quantities are constant. Also the speed-up of two threads on 1024 worlds (wall t
 respect to state and control against Pinocchio's derivatives of the articulated-body algorithm, which have no contacts.
 """
 
-import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 
-from _common import compare, require, single_thread, write_result
+from _common import compare, require, result_parser, single_thread, write_result
 from neurodyn.core import Mechanism
 from neurodyn.multibody import Engine, EngineConfig
 from neurodyn.robots import ContactPointSelection, Joint, Ranges, Robot
@@ -156,8 +154,7 @@ def wall(work: Quadrupeds, repeat: int = 5) -> float:
 
 def main() -> None:
     """Check, time, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser = result_parser(__doc__)
     options = parser.parse_args()
     single_thread()
     work = Quadrupeds(WORLDS)

@@ -10,7 +10,6 @@ robots, which gives its ceiling.
     python benchmarks/randomised.py --throughput
 """
 
-import argparse
 import time
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from _common import single_thread, write_result
+from _common import result_parser, single_thread, write_result
 from neurodyn.control import SampledStarts
 from neurodyn.core.description.drive import Drive
 from neurodyn.dynamics import AnalyticDynamics, declared_hybrid
@@ -112,14 +111,13 @@ def throughput(worlds: int = 256, frames: int = 30, repeats: int = 12) -> dict[s
 
 def main() -> None:
     """Train and evaluate."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = result_parser(__doc__)
     parser.add_argument("--policies", nargs="*", type=Path, default=[])
     parser.add_argument("--train", type=Path, help="folder to train policies into")
     parser.add_argument("--seeds", nargs="*", type=int, default=[0])
     parser.add_argument("--ceilings", type=int, default=0, help="number of robots whose own policies are trained")
     parser.add_argument("--randomise", nargs="*", default=[], help="also train over these, as a run of `adapt`")
     parser.add_argument("--throughput", action="store_true", help="only time a step with and without differences")
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     single_thread()
     if arguments.throughput:

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 
 RANKS, WARM_UP = 2, 3
 TOLERANCE = 1e-2
@@ -49,8 +49,7 @@ UPDATES = 16
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--only", nargs="+", choices=list(BATCHES), default=list(BATCHES))
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--times", type=int, default=1, help="factor on batches and worlds")

@@ -19,7 +19,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from _common import require, write_result
+from _common import require, result_parser, write_result
 from neurodyn.core import JointSpec, StateSpec
 from neurodyn.core.config import from_dict
 from neurodyn.data import ColumnMap, Split, Store, StoreHeader, StoreWriter, import_logs
@@ -35,8 +35,7 @@ FORMATS = ("csv", "npz", "mujoco", "lerobot", "mcap", "rosbag2", "robomimic")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--minutes", type=float, default=5.0, help="length of the logs")
     parser.add_argument("--formats", nargs="*", default=list(FORMATS), choices=FORMATS)
     parser.add_argument("--folder", type=Path, help="where the logs are written; by default a temporary folder")

@@ -11,7 +11,6 @@ Cells in --keep are read and not recomputed; --collect only reads. IBM's film is
 `ibm-raw` is the uncalibrated log. Missing logs are left out.
 """
 
-import argparse
 import itertools
 import shutil
 import time
@@ -23,7 +22,7 @@ import msgspec
 from msgspec import UNSET
 
 import _schmidt_lipson
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from _film import calibrated
 from neurodyn.core import Blueprint, read_config, read_json, write_json
 from neurodyn.data import Split, Store, import_logs, read_column_map
@@ -51,8 +50,7 @@ WINDOWS = {Split.VALIDATION: 400, Split.TEST: 1000}
 
 def main() -> None:
     """Measure the requested cells, and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--logs", nargs="+", default=["ur10"], choices=list(LOGS))
     parser.add_argument("--kinds", nargs="+", default=["nominal", "identified", "gru"], choices=KINDS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.core import read_json, write_json
 from neurodyn.data import Store, open_data
 from neurodyn.identify import IdentificationSettings, changed, identify, load_identification
@@ -34,8 +34,7 @@ FAST = ("sysid_*", "*_ilqr_*", "*_sac_*")
 
 def main() -> None:
     """Measure all, or the requested parts, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser = result_parser(__doc__)
     parser.add_argument("--ibm", type=Path, default=FILES["ibm"], help="npz file of IBM's pendulum")
     parser.add_argument("--dfki", type=Path, default=FILES["dfki"], help="npz file of DFKI's pendulum")
     parser.add_argument("--only", nargs="+", default=["ibm-pendulum", "dfki-c1", "dfki-c0", "dfki-a0"])

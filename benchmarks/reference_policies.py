@@ -6,10 +6,9 @@ of times is claimed: the figures are returns, failures and CPU seconds. --pictur
 about three hours on one core, so by default one seed of the cartpole is measured; policies in --keep are reused.
 """
 
-import argparse
 from pathlib import Path
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from cartpole_policies import neurodyn
 from neurodyn.core import read_config
 from neurodyn.learn import RunRecord, read_metrics
@@ -27,8 +26,7 @@ TRAINED_IN = {"franka-position": "hybrid", "franka-torque": "hybrid", "anymal-ve
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--tasks", nargs="+", default=["cartpole-swingup"], choices=list(PAPER))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--keep", type=Path, default=Path("policies"), help="folder of the policies: TASK-SEED each")

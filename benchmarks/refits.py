@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import torch
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core.artifacts import read_json
 from neurodyn.core.config import read_plain
@@ -52,8 +52,7 @@ RANDOM, LAST = 0.3, 0.5
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("loop", type=Path, help="folder of the loop")
     parser.add_argument("--variants", nargs="+", default=["before", "absolute", "squared"], choices=[*VARIANTS])
     parser.add_argument("--minutes", type=float, default=3.0, help="CPU time of each refit")

@@ -6,14 +6,11 @@ head evaluated for the last frame only. Both predict the same number of frames p
 last block's work for frames with unused output.
 """
 
-import argparse
-from pathlib import Path
-
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from _common import compare, require, single_thread, write_result
+from _common import compare, require, result_parser, single_thread, write_result
 from neurodyn.nets import NetConfig, SequenceNet, Transformer, build_net
 from neurodyn.nets.transformer import TransformerBlock, rotate
 
@@ -120,8 +117,7 @@ def resetting_stepper(net: SequenceNet, worlds: int):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Cached roll-outs beside recomputing the window.")
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser = result_parser("Cached roll-outs beside recomputing the window.")
     parser.add_argument("--worlds", type=int, nargs="+", default=[1, 64, 512], help="numbers of worlds")
     parser.add_argument("--seconds", type=float, default=1.0, help="CPU seconds per piece of work and round")
     parser.add_argument("--rounds", type=int, default=5)

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.control import SampledStarts
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.learn.plan import TrainState
@@ -29,8 +29,7 @@ _EPISODES = 128
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--task", default="cartpole-swingup")
     parser.add_argument("--dynamics", default="hybrid")
     parser.add_argument("--algorithms", nargs="+", default=["shac", "ppo"])

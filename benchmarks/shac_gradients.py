@@ -6,14 +6,11 @@ for H frames. Its gradient through the dynamics, averaged over worlds, is compar
 return, with a step large enough for contacts to start and end within it: 1 is the same direction, 0 is useless.
 """
 
-import argparse
-from pathlib import Path
-
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.control import SampledStarts
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.policy import PolicyEnvironment, load_policy
@@ -21,8 +18,7 @@ from neurodyn.tasks import load
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--task", default="planar-run")
     parser.add_argument("--dynamics", default="hybrid")
     parser.add_argument("--horizons", nargs="+", type=int, default=[4, 8, 16, 32])

@@ -8,16 +8,14 @@ contacts and limits, and of its adjoint, against `mj_step` of MuJoCo's C library
 (whose results are compared first), over 50 steps from each state.
 """
 
-import argparse
 from dataclasses import dataclass
-from pathlib import Path
 
 import mujoco
 import mujoco.rollout
 import numpy as np
 import torch
 
-from _common import compare, require, single_thread, write_result
+from _common import compare, require, result_parser, single_thread, write_result
 from neurodyn.dynamics import AnalyticDynamics, Environment, HybridDynamics, State, declared_hybrid
 from neurodyn.geometry import Ground
 from neurodyn.geometry.rotation import rotate
@@ -186,8 +184,7 @@ def speed(hybrid: HybridDynamics, robot: Robot, found: Rollouts, worlds: int, se
 
 def main() -> None:
     """Measure, and write the results."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, default=None)
+    parser = result_parser(__doc__)
     parser.add_argument("--worlds", type=int, default=128)
     parser.add_argument("--frames", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=1.0)

@@ -7,14 +7,13 @@ A verb starts computing at its first report of progress, or its end. Each figure
 interleaved with those of the other verbs. `simulated` also builds a simulator, which imports Newton.
 """
 
-import argparse
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from _common import require, write_result
+from _common import require, result_parser, write_result
 from neurodyn.robots import asset_path, load
 
 WATCHED = """
@@ -57,8 +56,7 @@ def start(verb: str, folder: Path, number: int) -> float:
 
 def main() -> None:
     """Start every verb, and write the times."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:

@@ -6,14 +6,13 @@ same one-second roll-outs under torques, for the same CPU time, and swing freely
 than in training: outside its data, a network may drive the pendulum, unless its structure prevents it.
 """
 
-import argparse
 import sys
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from _studies import IDENTITY, smooth
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "examples"))
@@ -118,8 +117,7 @@ def measured(model: HybridDynamics, test: Data) -> dict[str, float]:
 
 def main() -> None:
     """Check the truth's energy, train all variants with all seeds, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path, help="file for the result")
+    parser = result_parser(__doc__)
     parser.add_argument("--seconds", type=float, default=4.0, help="CPU time of each training")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()

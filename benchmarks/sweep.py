@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Speed-up of a sweep with two workers: short trainings of a cartpole, the same ones twice."""
 
-import argparse
 import os
 import tempfile
 import time
@@ -9,16 +8,15 @@ from pathlib import Path
 
 import yaml
 
-from _common import require, write_result
+from _common import require, result_parser, write_result
 from neurodyn import cluster, robots, sim
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = result_parser(__doc__)
     parser.add_argument("--trainings", type=int, default=8)
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="neurodyn-sweep-") as name:
         folder = Path(name)

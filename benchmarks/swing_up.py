@@ -8,12 +8,11 @@ on both torques. Models: "identified" has the parameters identified from the pla
 episode ends.
 """
 
-import argparse
 from pathlib import Path
 
 import torch
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.control.planning.closed_loop import run
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.planning.sampling import smooth_noise
@@ -43,8 +42,7 @@ NOISE_Q, NOISE_QD, TORQUE = 1e-3, 0.05, 0.6
 
 def main() -> None:
     """Swing up in every requested model on every requested plant."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--plants", nargs="+", default=["hidden"], choices=["hidden", "real"])
     parser.add_argument("--models", nargs="+", default=["identified", "nominal"], choices=MODELS)
     parser.add_argument("--episodes", type=int, default=100)

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 import torch
 
-from _common import require, single_thread, write_result
+from _common import require, result_parser, single_thread, write_result
 from neurodyn.data import Store, StoreWriter, WindowSampler
 from neurodyn.learn import Callback, load_settings, with_budget
 from neurodyn.learn.neural.train import train
@@ -31,8 +31,7 @@ NETS = ("mlp", "gru", "transformer")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--nets", nargs="*", default=list(NETS), choices=NETS, help="networks of the small data set")
     parser.add_argument("--transitions", type=int, nargs="*", default=[10_000_000], help="sizes of the large file")
     parser.add_argument("--folder", type=Path, help="where the large file is written; by default a temporary folder")

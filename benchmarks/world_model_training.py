@@ -9,16 +9,14 @@ equal loss and gradients. Its authors' code needs 1.07 CPU-s for one member and 
     OMP_NUM_THREADS=1 python benchmarks/world_model_training.py [--json FILE]
 """
 
-import argparse
 import math
-from pathlib import Path
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from _common import compare, require, single_thread, write_result
+from _common import compare, require, result_parser, single_thread, write_result
 from neurodyn.core import Channel, JointSpec, StateSpec
 from neurodyn.data import Windows
 from neurodyn.dynamics import WorldModel
@@ -175,8 +173,7 @@ def plain_step(model: WorldModel, batch: Windows):
 
 def main() -> None:
     """Check, time, and write the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path)
+    parser = result_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     single_thread()

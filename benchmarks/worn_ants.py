@@ -23,7 +23,7 @@ import torch
 from mujoco.rollout import Rollout
 from torch import Tensor
 
-from _common import single_thread, write_result
+from _common import result_parser, single_thread, write_result
 from neurodyn.control import SampledStarts
 from neurodyn.data import Split, Store
 from neurodyn.dynamics import BaseDynamics
@@ -138,7 +138,7 @@ def train(ant: str, args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = result_parser(__doc__)
     parser.add_argument("--ants", nargs="+", default=["DeclaredAnt", "WornAnt", "ElasticAnt"])
     parser.add_argument("--policies", nargs="*", default=["pretrained-policy:ant-run"])
     parser.add_argument("--episodes", type=int, default=64)
@@ -147,7 +147,6 @@ def main() -> None:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--iterations", type=int, default=180)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     single_thread()
     begun = time.process_time()
