@@ -10,17 +10,16 @@ the base's velocity jumps in a random horizontal direction 2.5 s after each. Vel
 of the heading, in windows that begin 1 s after a change of the command or a push; those of all seconds are beside them.
 """
 
-import argparse
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import mujoco
 import numpy as np
 import torch
 
+from _common import result_parser, single_thread
 from neurodyn.core.artifacts import write_json
 from neurodyn.policy.artifact import acting, load_policy
 from neurodyn.robots import load
@@ -260,7 +259,7 @@ HEAD = """| policy | falls | episode [s] | error [m/s] | [rad/s] | always | spee
 
 def main() -> None:
     """Judge policies."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = result_parser(__doc__)
     parser.add_argument("policies", nargs="+")
     parser.add_argument("--episodes", type=int, default=512)
     parser.add_argument("--seconds", type=float, default=20.0)
@@ -268,9 +267,8 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=1.0, help="factor on the errors of the sensors")
     parser.add_argument("--fastest", type=float, nargs=3, default=(1.0, 0.5, 1.0), help="commands [m/s, m/s, rad/s]")
     parser.add_argument("--robot", help="the policies' robot, if it has moved")
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    single_thread()
     print(HEAD)
     walks: dict[str, Mapping[str, float]] = {}
     for policy in args.policies:

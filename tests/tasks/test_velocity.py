@@ -264,6 +264,7 @@ def test_the_gait_goes_on_whatever_is_commanded_and_is_seen_only_when_walking(ta
     known = turned[~turned.isnan()]
     assert len(known) > 64 * 60
     torch.testing.assert_close(known, torch.full_like(known, task.stride), atol=1e-4, rtol=0)
+    assert 3 + len(task.unseen_command) == memory.command.shape[1]
     assert task.stride == pytest.approx(2 * math.pi * 0.02 * 0.35 * math.sqrt(9.81 / task.legs.height), rel=1e-6)
 
 

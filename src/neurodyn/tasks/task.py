@@ -114,6 +114,7 @@ class Task(ABC):
         penalty_scale: Cost per frame of a world model's uncertainty of 1, at lambda = 1, in reward.
         foresight: Frames from which `hindsight` infers a command.
         limit: Magnitude at which components of an action are clipped.
+        unseen_command: Meanings of a command's numbers after those that policies observe as "command.NAME".
         along_gradients: Whether policies learn it best along gradients of the dynamics, where there are any.
         implausible_reward: Reward of a frame that ends an episode because its state is implausible. If rewards are
             costs, the largest cost of an episode: otherwise breaking the simulator is the best policy.
@@ -134,6 +135,7 @@ class Task(ABC):
     penalty_scale: float = 1.0
     foresight: int = 1
     limit: float = 1.0
+    unseen_command: tuple[str, ...] = ()
     along_gradients: bool = False
     implausible_reward: float = 0.0
     mirrored: Mapping[str, tuple[str, float]] = MappingProxyType({})

@@ -56,6 +56,7 @@ class VelocityTracking(Task):
     standing: float = 0.02
     velocity_noise: float = 0.5
     foresight = 25
+    unseen_command = ("frames until the next command",)
     _declaration: Robot
 
     def declaration(self) -> Robot:
@@ -225,6 +226,10 @@ class Velocity(VelocityTracking):
         self._spread = tuple(swing[name] ** -2 if name in posed else 0.0 for name in joints)
         self._spread_standing = tuple(_SPREAD_STANDING**-2 if name in posed else 0.0 for name in joints)
         self.stride = 2.0 * math.pi * _STRIDES * math.sqrt(9.81 / rest) * self._declaration.dt
+        self.unseen_command = (
+            *super().unseen_command,
+            f"phase of the gait [rad], {self.stride:.6g} more in every frame",
+        )
         self._beat = tuple(math.pi * ((leg + leg // 2) % 2) for leg in range(len(legs.feet)))
         self._limits = tuple(_soft_limits(posed[name].lower, posed[name].upper) if name in posed else _ANY
                              for name in joints)  # fmt: skip

@@ -144,7 +144,8 @@ class _Measured:
 def _around(task: Task) -> tuple[CFunction, ...]:
     measured = _measurements(task)
     commands = task.commands(1, torch.Generator()).shape[1]
-    command = CArray(_COMMAND, commands, ", ".join(n for n in task.observations if n.startswith("command.")) or "")
+    asked = (name for name in task.observations if name.startswith("command."))
+    command = CArray(_COMMAND, commands, ", ".join([*asked, *task.unseen_command]))
     action = CArray("action", len(task.actions), ", ".join(task.actions))
     given = (*measured.arrays, command)
 
