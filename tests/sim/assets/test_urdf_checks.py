@@ -122,6 +122,17 @@ def test_a_locked_joint_stays_where_its_limits_or_the_joint_that_it_mimics_put_i
     assert poses[0] == pytest.approx(poses[1], abs=1e-9)
 
 
+def test_a_joint_that_mimics_a_locked_one_stays_where_that_puts_it(tmp_path: Path):
+    path = tmp_path / "arm.urdf"
+    links = [*(LINK.format(name) for name in "abc"), JOINT.format("ab", "a", "b")]
+    mimic = '<mimic joint="ab" multiplier="-1" offset=".4"/>'
+    path.write_text("<robot name='arm'>" + "".join(links) + TURNED.format("bc", "b", "c", "revolute", -1, 1, mimic)
+                    + "</robot>")  # fmt: skip
+    model = compile_asset(path, read_spec(path, locked=("ab",)))
+    assert model.eq_data[0, :2] == pytest.approx([0.4, 0.0])
+    assert model.eq_obj2id[0] == -1
+
+
 FLAT = """solid flat
 facet normal 0 0 1
 outer loop

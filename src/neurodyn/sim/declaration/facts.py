@@ -322,6 +322,7 @@ def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> Ass
     root = parse_urdf(path)
     links = [_Joint.of(joint) for joint in root.findall("joint")]
     held = _held_joints(links)
+    held |= _followers(links, {*lock, *held})
     locked, why = tuple(dict.fromkeys((*lock, *held))), "as asked for"
     if floating is None:
         floating, why = _guess_floating(root, links, locked)
@@ -399,6 +400,18 @@ def _held_joints(joints: list[_Joint]) -> dict[str, str]:
         elif joint.kind == "prismatic" and upper - lower < _STROKE and _ends_arm(joint, joints):
             held.setdefault(joint.name, "is a finger")
     return held
+
+
+def _followers(joints: list[_Joint], held: set[str]) -> dict[str, str]:
+    """Return why further joints are held: those that mimic held ones, directly or through others."""
+    mimics = {
+        joint.name: mimic.get("joint", "") for joint in joints if (mimic := joint.element.find("mimic")) is not None
+    }
+    found: dict[str, str] = {}
+    while more := {name for name, leader in mimics.items() if leader in held and name not in held}:
+        held |= more
+        found |= dict.fromkeys(sorted(more), "mimics a held joint")
+    return found
 
 
 def _is_finger(follower: _Joint, joints: list[_Joint]) -> bool:
@@ -538,6 +551,8 @@ def _passive(model: Any) -> list[str]:
     lines: list[str] = []
     round_ones = int((model.geom_fluid[:, 0] > 0).sum()) if model.opt.density > 0 or model.opt.viscosity > 0 else 0
     lines += _count(round_ones, "ellipsoid", "ellipsoids", "in a medium: with forces that are explicit in a step")
+    idle = int(model.jnt_actgravcomp.sum()) if not model.nu and model.body_gravcomp.any() else 0
+    lines += _count(idle, "joint", "joints", "whose actuators carry weight, but there are none: the weight is carried")
     lines += _count(int(model.nflex), "deformable body", "deformable bodies", "(flex): none is modelled")
     return lines + _count(int(model.nplugin), "plugin", "plugins", "of MuJoCo: none is modelled")
 

@@ -17,7 +17,7 @@ from neurodyn.robots.sections import choose
 from neurodyn.sim.asset_files import leave_out, parse_xml
 from neurodyn.sim.bodies import require_possible
 from neurodyn.sim.engine import collect_warnings, import_mujoco
-from neurodyn.sim.urdf import no_inertia, prepare_urdf
+from neurodyn.sim.urdf import held_positions, no_inertia, parse_urdf, prepare_urdf
 
 T = TypeVar("T")
 
@@ -297,7 +297,10 @@ def _read_urdf(path: Path, locked: tuple[str, ...], floating: bool, density: flo
         raise _refusal(path, error) from None
     for geom in spec.geoms:
         geom.density = density
+    at = held_positions(parse_urdf(path), locked) if mimics else {}
     for name, (other, offset, factor) in mimics.items():
+        if other in at:  # of which no joint is left
+            other, offset, factor = "", offset + factor * at[other], 0.0
         equality = spec.add_equality(
             type=import_mujoco().mjtEq.mjEQ_JOINT, objtype=import_mujoco().mjtObj.mjOBJ_JOINT, name1=name, name2=other
         )
