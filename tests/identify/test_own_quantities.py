@@ -14,10 +14,11 @@ from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.mixture import join_stores
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.rollout_errors import Judgement
 from neurodyn.evaluate.run import open_along_log
-from neurodyn.identify import adapt
+from neurodyn.identify import AdaptationSettings, adapt
 from neurodyn.identify.ladder.own_quantities import with_groups, with_own
-from neurodyn.identify.ladder.rungs import held_out_errors, held_out_windows
+from neurodyn.identify.ladder.rungs import Ladder, held_out_errors, held_out_windows
 from neurodyn.identify.result import OwnQuantities, read_adaptation
 from neurodyn.identify.stages.agreement import shared_groups
 from tests.identify.pendulum import SPEC, dynamics, values, windows
@@ -88,6 +89,20 @@ def test_groups_are_shared_if_fit_and_validation_hold_all_of_them():
     assert shared_groups(store) == ("left", "right")
     assert shared_groups(store.select([0, 1, 2])) == ()
     assert shared_groups(replace(store, header=msgspec.structs.replace(store.header, groups=()))) == ()
+
+
+@pytest.mark.parametrize("fitted", [0, 2, 3])
+def test_training_episodes_settle_what_validation_leaves_open_of_few_quantities(fitted: int):
+    store = pendulum_log(dict.fromkeys(("a", "b", "c", "d"), 0.05))
+    below, above = dynamics("elbow.damping"), dynamics("elbow.damping")
+    for model, damping in ((below, 0.2), (above, 0.05)):
+        model.physical.set_values(values(model, {"elbow.damping": damping}))
+    left = Judgement(False, 0.99, "0.99 of the error", open=True)
+    ladder = Ladder(store, 0, AdaptationSettings(seconds=(0.2, 0.5), rollouts_each=10), None, fitted)
+    settled = ladder._judged_on_more(left, below, above, 0, (0.2, 0.5))
+    assert settled.kept == (fitted == 2)  # four training episodes
+    assert settled.reason.startswith(left.reason)
+    assert ("on training episodes" in settled.reason) == settled.kept
 
 
 @pytest.mark.slow
