@@ -9,7 +9,8 @@ import msgspec
 import pytest
 import torch
 
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, Notice
+from neurodyn.evaluate.run import open_along_log
 from neurodyn.identify import AdaptationSettings, Identification, adapt
 from neurodyn.identify.fit.intervals import identifiability
 from neurodyn.identify.ladder.structures import FitModel
@@ -72,6 +73,23 @@ def test_what_differs_has_its_own_value_in_each_log(disagreeing: tuple[Path, Ide
     saved = json.loads((out / "adaptation.json").read_text())
     assert saved["differences"][0]["name"] == "hinge.damping"
     assert {"a", "b", "c"} == set(next(q for q in saved["quantities"] if q["name"] == "hinge.damping")["by_log"])
+
+
+def test_evaluations_use_the_value_of_each_log_and_fit_that_of_a_new_one(
+    disagreeing: tuple[Path, Identification], tmp_path: Path
+):
+    out = disagreeing[0]
+    own = disagreeing[1].figures.own
+    assert own is not msgspec.UNSET
+    k = own.names.index("hinge.damping")
+    log = open_along_log(out, [out.parent / "a.h5", out.parent / "c.h5"])[3]
+    assert log.parameters is not None
+    assert set(log.parameters[:, k].tolist()) == pytest.approx({own.groups["a"][k], own.groups["c"][k]})
+    cartpole_log(tmp_path / "new.h5", worn_cartpole(damping=OTHER), seed=20, episodes=8)
+    with pytest.warns(Notice, match=r"which told their own values: .*hinge\.damping"):
+        new = open_along_log(out, tmp_path / "new.h5")[3]
+    assert new.parameters is not None
+    assert torch.tensor(new.parameters[:, k]).median() == pytest.approx(own.groups["c"][k], rel=0.25)
 
 
 def test_the_posterior_is_as_wide_as_the_logs_differ(disagreeing: tuple[Path, Identification]):

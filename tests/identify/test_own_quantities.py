@@ -27,7 +27,8 @@ from tests.identify.test_agreement import OTHER, SETTINGS
 
 DAMPINGS = {"left": 0.05, "right": 0.4}
 OWN = OwnQuantities(
-    names=["elbow.damping"], groups={name: [value] for name, value in DAMPINGS.items()}, scale=[2e-3] * 2 + [2e-2] * 2,
+    by="group", names=["elbow.damping"], groups={name: [value] for name, value in DAMPINGS.items()},
+    scale=[2e-3] * 2 + [2e-2] * 2,
     noise=[2e-3] * 2 + [2e-2] * 2,
 )  # fmt: skip
 
@@ -78,6 +79,10 @@ def test_a_run_of_no_known_group_begins_after_the_second_that_tells_its_values()
     assert known.parameters[2:, 0].tolist() == pytest.approx([0.3, 0.3], abs=0.06)
     assert known.lengths.tolist() == [120, 120, 70, 70]
     assert np.array_equal(known.episode(2)[0], store.episode(2)[0][50:])
+    three = msgspec.structs.replace(OWN, groups=OWN.groups | {"third": [0.25]})
+    again = with_own(store, three, dynamics("elbow.damping"))[0].parameters
+    assert again is not None
+    assert again[2:, 0].tolist() == pytest.approx([0.3, 0.3], abs=0.06)
     short, nothing = with_own(pendulum_log({"other": 0.3}, frames=80), OWN, dynamics("elbow.damping"))
     assert nothing == {}
     assert short.parameters is not None

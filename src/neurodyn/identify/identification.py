@@ -527,8 +527,8 @@ class _Identification:
     ) -> tuple[IdentificationFigures, HybridDynamics]:
         """Climb the ladder: add what it tells to the results, and return the model of the highest rung kept."""
         settings, store, spec = self.settings, self.problem.store, self.problem.robot.spec
-        grouped = self.fitting is not None and self.fitting.groups
-        own = own_quantities(fit.searched.residuals, fit.searched.point) if grouped else None
+        by = "group" if self.fitting is not None and self.fitting.groups else "run"
+        own = None if self.fitting is None else own_quantities(fit.searched.residuals, fit.searched.point, by)
         first = self.model.undelayed
         declared = (first if own is None else replace(first, free=())).dynamics(
             store, self.threads, device=self.problem.device

@@ -2,7 +2,7 @@
 """Results of an identification or adaptation: the content of their JSON files, of the pages and the printed tables."""
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -462,15 +462,17 @@ class DelayFigures(Record, frozen=True):
 
 
 class OwnQuantities(Record, frozen=True):
-    """Quantities with a value of their own in each group of runs (`identify.ladder.own_quantities`).
+    """Quantities with a value of their own in each group of runs, or run (`identify.ladder.own_quantities`).
 
     Attributes:
+        by: What has values of its own: each "group" of runs, or each "run".
         names: The quantities of the engine.
-        groups: Their values by group.
+        groups: Their values by group, or by run.
         scale: Errors of positions and velocities that the fit leaves, shape [2 nv].
         noise: Noise of the log's positions and velocities, shape [2 nv].
     """
 
+    by: Literal["group", "run"]
     names: list[str]
     groups: dict[str, list[float]]
     scale: list[float]

@@ -215,8 +215,8 @@ def the_log_is_strange(evidence: FitEvidence) -> Iterator[Finding]:
 
 
 def logs_disagree(evidence: FitEvidence) -> Iterator[Finding]:
-    """Doubt one model of logs that differ from one another, unless it has values of each."""
-    if evidence.figures.own is UNSET:
+    """Doubt one model of logs that differ from one another, unless they are groups of runs, of which it has values."""
+    if evidence.figures.own is UNSET or evidence.figures.own.by == "run":
         yield from of_differences(evidence.figures.differences)
 
 

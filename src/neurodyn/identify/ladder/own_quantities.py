@@ -13,6 +13,7 @@ the run, which no forecast may start in.
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -42,8 +43,8 @@ _DIRECTIONS, _REACH = 3, 2.0
 _ITERATIONS = 10
 
 
-def own_quantities(residuals: Residuals, point: Point) -> OwnQuantities | None:
-    """Return the values by log of a fit's windows, whose logs are groups; None where nothing varies."""
+def own_quantities(residuals: Residuals, point: Point, by: Literal["group", "run"]) -> OwnQuantities | None:
+    """Return the values by log of a fit's windows, whose logs are groups or runs; None where nothing varies."""
     if not residuals.options.per_log or len(residuals.windows.logs) < 2:
         return None
     values = residuals.values_by_log(point)[0].detach()
@@ -51,19 +52,25 @@ def own_quantities(residuals: Residuals, point: Point) -> OwnQuantities | None:
     differ = torch.nonzero((values - values[:1]).abs().amax(0) > 0.0)[:, 0]
     rows = zip(residuals.windows.logs, values[:, differ].tolist(), strict=True)
     return OwnQuantities(
-        names=[names[k] for k in differ.tolist()], groups=dict(rows),
+        by=by, names=[names[k] for k in differ.tolist()], groups=dict(rows),
         scale=residuals.scale[: 2 * residuals.dynamics.spec.nv].tolist(), noise=residuals.noise.joined.tolist(),
     )  # fmt: skip
 
 
 def with_groups(store: Store, own: OwnQuantities) -> Store:
     """Return a log with the values of its groups in its parameters, in runs of other groups the usual ones."""
-    labels = [store.header.groups[group] if group >= 0 else "" for group in store.group.tolist()]
-    rows = np.array([own.groups.get(label, own.usual) for label in labels], np.float32)
+    rows = np.array([own.groups.get(label, own.usual) for label in _labels(store, own)], np.float32)
     before = store.differing_in([name for name in store.header.parameters if name not in own.names])
     rows = rows if before.parameters is None else np.concatenate([before.parameters, rows], 1)
     parameters = before.header.parameters | dict(zip(own.names, own.usual, strict=True))
     return replace(before, header=msgspec.structs.replace(before.header, parameters=parameters), parameters=rows)
+
+
+def _labels(store: Store, own: OwnQuantities) -> list[str]:
+    """Return the group, or the run, of each episode; empty for none."""
+    if own.by == "run":
+        return [store.run_name(episode) for episode in range(len(store.table))]
+    return [store.header.groups[group] if group >= 0 else "" for group in store.group.tolist()]
 
 
 def with_own(
@@ -77,12 +84,12 @@ def with_own(
         The log, and the values of these runs by name.
     """
     known = with_groups(store, own)
-    names, rows, table = known.header.groups, np.array(known.parameters), known.table.copy()
+    rows, table = np.array(known.parameters), known.table.copy()
     fitted: dict[str, dict[str, float]] = {}
     frames = max(2, round(_WINDOW / dynamics.spec.dt))
     first = max(frames, round(_FIRST / dynamics.spec.dt))
-    for episode, group in enumerate(known.group.tolist()):
-        if (group >= 0 and names[group] in own.groups) or known.lengths[episode] < 2 * first:
+    for episode, label in enumerate(_labels(store, own)):
+        if label in own.groups or known.lengths[episode] < 2 * first:
             continue
         values = _fitted_values(own, known, episode, dynamics, frames, first)
         rows[episode, -len(own.names) :] = values
@@ -143,7 +150,7 @@ class _Deviations(BoxedSpace):
         self._usual[self.columns] = values.mean(0)
         least = values.abs().amax(0).clamp_min(1e-12)
         _, sizes, axes = torch.linalg.svd((values - values.mean(0)) / least, full_matrices=False)
-        count = min(_DIRECTIONS, len(values) - 1)
+        count = min(_DIRECTIONS, len(values) - 1, len(sizes))
         self._directions = sizes[:count, None] * axes[:count] * least / max(1, len(values) - 1) ** 0.5
         self.names = tuple(f"deviation {k}" for k in range(count))
         self.nominal = torch.zeros(count, dtype=torch.float64)
