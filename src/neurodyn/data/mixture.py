@@ -2,9 +2,10 @@
 """Mixtures of one robot's stores: batches drawn in given shares, and stores concatenated or truncated in memory."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -302,6 +303,13 @@ def join_stores(stores: Sequence[Store], names: Sequence[str] = ()) -> Store:
     frames = np.concatenate([np.asarray(store.frames) for store in stores])
     extra = {name: _concatenate_arrays(stores, name) for name in ("ground", "reward", "measured", "parameters")}
     return Store(header, frames, np.concatenate(tables), **extra)
+
+
+def run_names(paths: Iterable[Path]) -> list[str]:
+    """Return names of runs for logs of one run each: those of the files, with their folders if some are alike."""
+    paths = list(paths)
+    stems = [path.stem for path in paths]
+    return stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
 
 
 def first_frames(store: Store, frames: int) -> Store:

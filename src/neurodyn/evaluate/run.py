@@ -17,7 +17,7 @@ from neurodyn.core.progress import stage, tracked
 from neurodyn.core.requests import accepts_request, names_of
 from neurodyn.core.verdict import Finding, combine_verdicts
 from neurodyn.core.workers import resolve_threads
-from neurodyn.data.mixture import join_stores
+from neurodyn.data.mixture import join_stores, run_names
 from neurodyn.data.shifts import different_shifts, measured_shift, without_measured_shift
 from neurodyn.data.store import Store
 from neurodyn.data.writer import SUFFIXES
@@ -200,9 +200,9 @@ def _as_trained(run: str | Path, store: Store, kind: str) -> Store:
 
 def open_robot_log(robot: Robot, data: Logs) -> tuple[Robot, Store]:
     """Open logs of a robot; return the robot with the drives that their controls command; see `open_along_log`."""
-    stores = [open_robot_data(robot, name, targets=True) for name in names_of(data)]
-    logs = [store for store in stores if store.header.of_robot] or stores
-    store = logs[0] if len(logs) == 1 else join_stores(logs)
+    stores = {Path(name): open_robot_data(robot, name, targets=True) for name in names_of(data)}
+    logs = {path: store for path, store in stores.items() if store.header.of_robot} or stores
+    store = next(iter(logs.values())) if len(logs) == 1 else join_stores(list(logs.values()), run_names(logs))
     robot = as_logged(robot, store.header)
     require_data(robot, store)
     return robot, store

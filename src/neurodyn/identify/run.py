@@ -12,7 +12,7 @@ from neurodyn.core.description.blueprint import Blueprint
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
 from neurodyn.core.requests import accepts_request, names_of
-from neurodyn.data.mixture import join_stores
+from neurodyn.data.mixture import join_stores, run_names
 from neurodyn.data.shifts import without_measured_shift
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
@@ -238,6 +238,4 @@ def open_logs(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> 
     stores = [without_measured_shift(open_robot_data(robot, path, targets=True, base=False)) for path in paths]
     if len(stores) == 1:
         return stores[0]
-    stems = [path.stem for path in paths]
-    names = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
-    return join_stores(stores, names)
+    return join_stores(stores, run_names(paths))
