@@ -139,14 +139,14 @@ class StructureSearch:
         self._errors_of_kept = {}
 
     def _round(self, *, last: bool = False) -> bool:
-        """Fit the best candidates of the screening, or those that are tried last; return whether one is kept."""
+        """Fit the best candidates of the screening, or those that are tried last; return whether the best is kept."""
         chosen = self._chosen(last=last)
         if chosen and self._begin is None and not self.tried:
             self._settle()
             if not self._reasons:
                 return False
             chosen = chosen if self._large else self._chosen(last=last)
-        return any(self._keep([self._try(*one)]) for one in chosen)
+        return self._keep([self._try(*one) for one in chosen])
 
     def _chosen(self, *, last: bool) -> list[tuple[StructureCandidate, float, dict[str, float]]]:
         """Return the candidates to fit, with the share that each may save, and first values."""
