@@ -100,7 +100,8 @@ class Bodies:
         self._q, self._qd = (
             [int(one[0]) for one in part] for part in ([j.qposadr for j in joints], [j.dofadr for j in joints])
         )
-        self._drives = [int(model.actuator(name).id) for name in task.actions]
+        named = {model.actuator(drive).name.rpartition(" ")[2]: drive for drive in range(model.nu)}
+        self._drives = [named[name] for name in task.actions]
         self._pose, self._home = (
             part.numpy() for part in (task.joint_nominal(torch.zeros(1)), task.nominal(torch.zeros(1)))
         )

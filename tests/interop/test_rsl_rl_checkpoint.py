@@ -224,7 +224,7 @@ def test_files_that_are_no_checkpoints_are_refused(name: str, content: bytes | N
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("view", "sees"), [("state", 48), ("sensors", 45)])
+@pytest.mark.parametrize(("view", "sees"), [("state", 50), ("sensors", 47)])
 def test_a_walking_policy_that_sees_the_state_or_sensors_is_found_by_its_size(view: str, sees: int, tmp_path: Path):
     config = policy_config(load("velocity@go2", view), NetworkSettings(hidden=(8,)))  # pyright: ignore[reportArgumentType]
     save_policy(tmp_path / "policy", config, config.build())
