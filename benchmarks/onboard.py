@@ -12,6 +12,12 @@ quantities beside the truth, the share of 90 % intervals that hold it, errors of
 
 then compares what gyroscope and accelerometer would read after .1, .5 and 1 s by the adapted model with what the robot
 itself shows, both from the estimated starts of held-out windows.
+
+    python benchmarks/onboard.py fit --robot go1 --asset go1.xml --episodes 0 2 3 4 --folder runs/onboard --settings
+        '{"substeps": 4, "structures": false, "stages": [{"seconds": 0.06, "windows": 250, "iterations": 8},
+          {"seconds": 0.12, "windows": 150, "iterations": 5}]}'
+
+only estimates and fits, twice, with some episodes, and prints what was found: no intervals, no ladder.
 """
 
 import argparse
@@ -41,8 +47,12 @@ from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify import AdaptationSettings, adapt
+from neurodyn.identify.base_states import BaseEstimates
 from neurodyn.identify.ladder.rungs import held_out_errors, held_out_windows
+from neurodyn.identify.ladder.structures import FitModel, structures
+from neurodyn.identify.motors import with_motors
 from neurodyn.identify.settings import FitStage
+from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.robots import Robot, load
 from neurodyn.sim.declaration.declare import declare
 
@@ -202,6 +212,39 @@ def own_errors(args: argparse.Namespace, one: StandIn, run: Path, data: Path) ->
     return found
 
 
+def fit(
+    one: StandIn, data: Path, settings: AdaptationSettings, known: np.lib.npyio.NpzFile, episodes: list[int]
+) -> None:
+    """Print quantities by fits to the states of the declared and of the fitted model, and errors of these states."""
+    whole = Store.open(data)
+    store, nq = whole.select(episodes) if episodes else whole, whole.header.spec.nq
+    rows = np.concatenate(
+        [np.arange(whole.offsets[k], whole.offsets[k + 1]) for k in episodes or range(len(whole.table))]
+    )
+    robot = with_motors(one.robot, store)
+    model = structures(FitModel.declared(robot, one.name, settings), settings)[0]
+    estimates = BaseEstimates(store, {**robot.sensors, **settings.sensors})
+    fitting: Fitting | None = None
+    for turn in ("declared", "fitted"):
+        frames = estimates.update(model.dynamics(None, 1) if fitting is None else fitting.current()).frames
+        speed = np.linalg.norm(frames[:, nq : nq + 3] - known["qd"][rows, :3], axis=1).mean()
+        height = np.abs(frames[:, 2] - known["q"][rows, 2]).mean()
+        print(f"states by the {turn} model: {speed:.3g} m/s, {1000 * height:.3g} mm; {time.process_time():.0f} CPU-s")
+        before, fitting = fitting, Fitting(model, estimates.store, settings, 1)
+        if before is not None:
+            fitting.consider(before)
+        fitting.run()
+        off: dict[str, list[float]] = {}
+        for k, coordinate in enumerate(fitting.space.coordinates):
+            value, true = float(coordinate.value(fitting.x[k])), one.truth.get(coordinate.name)
+            if coordinate.name.startswith("actuator.") and true is not None:
+                off.setdefault(coordinate.name.rpartition(".")[2], []).append(value / true - 1.0)
+            elif coordinate.name.startswith(("payload", "contact", "motors", "base.mass")):
+                print(f"  {coordinate.name:28} {value:10.4g}" + ("" if true is None else f"  true {true:.4g}"))
+        for what, shares in off.items():
+            print(f"  {what}: off by {np.abs(shares).mean():.1%} (mean {np.mean(shares):+.1%})", flush=True)
+
+
 def own_path(plant: mujoco.MjModel, window: Windows, com: np.ndarray, steps: int) -> np.ndarray:
     """Return positions and velocities of the robot itself from the start of a window, after each simulation step."""
     data, past = mujoco.MjData(plant), window.past
@@ -226,7 +269,7 @@ def own_path(plant: mujoco.MjModel, window: Windows, com: np.ndarray, steps: int
 
 def main() -> None:
     parser = result_parser(__doc__)
-    parser.add_argument("what", choices=("adapt", "own"))
+    parser.add_argument("what", choices=("adapt", "own", "fit"))
     parser.add_argument("--robot", default="ant", choices=("ant", "go1"))
     parser.add_argument("--asset", type=Path, default=Path("go1.xml"), help="go1.xml of mjlab's asset zoo")
     parser.add_argument("--seed", type=int, default=0)
@@ -235,6 +278,7 @@ def main() -> None:
     parser.add_argument("--tracked", action="store_true", help="with motion capture")
     parser.add_argument("--name", default="", help="of the run in the folder")
     parser.add_argument("--settings", default="{}", help="changes of the adaptation's settings, as JSON")
+    parser.add_argument("--episodes", nargs="*", type=int, default=[], help="of `fit`, by default all")
     args = parser.parse_args()
     args.runs = args.runs or {"ant": 60, "go1": 9}[args.robot]
     one = stand_in(args)
@@ -254,12 +298,16 @@ def main() -> None:
     )  # fmt: skip
     name = args.name or ("tracked" if args.tracked else "sensors")
     out = args.folder / args.robot / f"{name}_{args.seed}"
+    if args.what == "fit":
+        fit(one, data, settings, np.load(paths[2]), args.episodes)
+        return
     if args.what == "own":
         errors = own_errors(args, one, out, data)
         for key, values in errors.items():
             print(f"{key:38}", *(f"{value:8.3g} after {at:g} s" for value, at in zip(values, _SECONDS, strict=False)))
         if args.json:
-            write_result(args.json, "onboard own", dict(errors), {})
+            write_result(args.json, "onboard own", {f"{key} {k}": values[k] for key, values in errors.items()
+                                                    for k in range(len(values))}, {})  # fmt: skip
         return
     began = time.process_time()
     found = adapt(one.name, data, out, settings=settings)
