@@ -47,7 +47,7 @@ from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify import AdaptationSettings, adapt
-from neurodyn.identify.base_states import BaseEstimates
+from neurodyn.identify.base_states import BaseEstimates, with_one_mass
 from neurodyn.identify.ladder.rungs import held_out_errors, held_out_windows
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
@@ -181,22 +181,30 @@ STEPS = {"ant": 4, "go1": sensed.GO1_STEPS}
 _PAST, _EACH, _SECONDS = 6, 60, (0.1, 0.5, 1.0)
 
 
-def own_errors(args: argparse.Namespace, one: StandIn, run: Path, data: Path) -> dict[str, list[float | None]]:
-    """Return mean errors of held-out readings at horizons: by the adapted model, and by the robot itself."""
-    text = sensed.ant_text() if args.robot == "ant" else sensed.go1_text(args.asset, args.seed)
-    plant, logged, tree = mujoco.MjModel.from_xml_string(text), Store.open(data), read_tree(run / "state", "base")
+def adapted(run: Path, data: Path, one: StandIn) -> tuple[HybridDynamics, Store]:
+    """Return the model of an adaptation, and its log with the estimated states."""
+    logged, tree = Store.open(data), read_tree(run / "state", "base")
     sensors = {
         "imu": Sensor(kind="imu", position=one.imu.position, quaternion=one.imu.quaternion),
         "attitude": Sensor(kind="orientation"),
     }
     header = msgspec.structs.replace(logged.header, base="estimated", sensors=sensors)
-    store = replace(logged, header=header, **{name: value.numpy() for name, value in tree.items()})
-    windows, frames = held_out_windows(store, Split.TEST, _PAST, _SECONDS, _EACH)
     model = load_model(str(run))
     assert isinstance(model, HybridDynamics)
+    return model, replace(logged, header=header, **{name: value.numpy() for name, value in tree.items()})
+
+
+def own_errors(
+    args: argparse.Namespace, one: StandIn, model: HybridDynamics, store: Store
+) -> dict[str, list[float | None]]:
+    """Return mean errors of held-out readings at horizons: by a model, and by the robot itself."""
+    text = sensed.ant_text() if args.robot == "ant" else sensed.go1_text(args.asset, args.seed)
+    plant, split = mujoco.MjModel.from_xml_string(text), Split.TEST
+    split = split if len(store.episodes(split)) else Split.VALIDATION
+    windows, frames = held_out_windows(store, split, _PAST, _SECONDS, _EACH)
     by_model = held_out_errors(model, store, windows).by_group(frames)
     com = np.array(declared_mechanism(one.robot, "soft")[0].links[0].com)
-    off = {"imu.angular_velocity [rad/s]": [], "imu.specific_force [m/s^2]": []}
+    off: dict[str, list[np.ndarray]] = {"imu.angular_velocity [rad/s]": [], "imu.specific_force [m/s^2]": []}
     assert windows.readings is not None
     for k in range(windows.count):
         path = own_path(plant, windows.rows(torch.tensor([k])), com, STEPS[args.robot])
@@ -206,23 +214,25 @@ def own_errors(args: argparse.Namespace, one: StandIn, run: Path, data: Path) ->
         for parts, first, later in zip(off.values(), (0, 3), (0, 1), strict=True):
             felt = seen["gyroscope" if later == 0 else "specific_force"][rows - 1 + later]
             parts.append(np.linalg.norm(felt - read[rows - 1, first : first + 3], axis=1))
-    found: dict[str, list[float | None]] = {}
+    errors: dict[str, list[float | None]] = {}
     for name, parts in off.items():
-        found[f"model {name}"], found[f"robot {name}"] = by_model[name], np.nanmean(parts, 0).tolist()
-    return found
+        errors[f"model {name}"], errors[f"robot {name}"] = by_model[name], np.nanmean(parts, 0).tolist()
+    for key, values in errors.items():
+        print(f"{key:38}", *(f"{value:8.3g} after {at:g} s" for value, at in zip(values, _SECONDS, strict=False)))
+    return errors
 
 
-def fit(
-    one: StandIn, data: Path, settings: AdaptationSettings, known: np.lib.npyio.NpzFile, episodes: list[int]
-) -> None:
+def fit(args: argparse.Namespace, one: StandIn, data: Path, settings: AdaptationSettings, known: Any) -> None:
     """Print quantities by fits to the states of the declared and of the fitted model, and errors of these states."""
-    whole = Store.open(data)
+    whole, episodes = Store.open(data), args.episodes
     store, nq = whole.select(episodes) if episodes else whole, whole.header.spec.nq
     rows = np.concatenate(
         [np.arange(whole.offsets[k], whole.offsets[k + 1]) for k in episodes or range(len(whole.table))]
     )
     robot = with_motors(one.robot, store)
-    model = structures(FitModel.declared(robot, one.name, settings), settings)[0]
+    declared = FitModel.declared(robot, one.name, settings)
+    settings = with_one_mass(settings, declared.mechanism)
+    model = structures(declared, settings)[0]
     estimates = BaseEstimates(store, {**robot.sensors, **settings.sensors})
     fitting: Fitting | None = None
     for turn in ("declared", "fitted"):
@@ -243,6 +253,8 @@ def fit(
                 print(f"  {coordinate.name:28} {value:10.4g}" + ("" if true is None else f"  true {true:.4g}"))
         for what, shares in off.items():
             print(f"  {what}: off by {np.abs(shares).mean():.1%} (mean {np.mean(shares):+.1%})", flush=True)
+    assert fitting is not None
+    own_errors(args, one, fitting.current(), estimates.store)
 
 
 def own_path(plant: mujoco.MjModel, window: Windows, com: np.ndarray, steps: int) -> np.ndarray:
@@ -299,12 +311,10 @@ def main() -> None:
     name = args.name or ("tracked" if args.tracked else "sensors")
     out = args.folder / args.robot / f"{name}_{args.seed}"
     if args.what == "fit":
-        fit(one, data, settings, np.load(paths[2]), args.episodes)
+        fit(args, one, data, settings, np.load(paths[2]))
         return
     if args.what == "own":
-        errors = own_errors(args, one, out, data)
-        for key, values in errors.items():
-            print(f"{key:38}", *(f"{value:8.3g} after {at:g} s" for value, at in zip(values, _SECONDS, strict=False)))
+        errors = own_errors(args, one, *adapted(out, data, one))
         if args.json:
             write_result(args.json, "onboard own", {f"{key} {k}": values[k] for key, values in errors.items()
                                                     for k in range(len(values))}, {})  # fmt: skip

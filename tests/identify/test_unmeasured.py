@@ -17,7 +17,7 @@ from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel, mean_f
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.estimate import ERRORS, BaseEstimate, EstimatedRun
 from neurodyn.identify import adapt, identify
-from neurodyn.identify.base_states import FREE, EstimateDoubt, sensors_on_base, with_base
+from neurodyn.identify.base_states import FREE, EstimateDoubt, sensors_on_base, with_base, with_one_mass
 from neurodyn.identify.fit.intervals import moves_of_starts
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, Noise
@@ -190,6 +190,17 @@ def test_an_undeclared_unit_sits_at_the_origin_of_the_base():
     assert found["attitude"].quaternion == IMU.quaternion
     with pytest.raises(InputError, match="belongs to instants, which impacts spoil; valid: `averaged:"):
         sensors_on_base(header((Stream(name="imu", kind="imu"),)), {})
+
+
+def test_a_payload_is_all_that_the_mass_of_an_unmeasured_base_may_lack():
+    machine = machines.hopper()
+    held = with_one_mass(AdaptationSettings(), machine)
+    assert held.known == {"base.mass_scale": 1.0}
+    for given in ({"quantities": ("*.damping",)}, {"known": {"base.mass_scale": 1.2}}):
+        settings = AdaptationSettings(**given)
+        assert with_one_mass(settings, machine) == settings
+    asked = with_one_mass(AdaptationSettings(), machine, ("base.mass_scale=1:0.8:1.2",))
+    assert asked.known == {}
 
 
 def estimates(frames):

@@ -33,7 +33,7 @@ from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.base_states import BaseEstimates
+from neurodyn.identify.base_states import BaseEstimates, with_one_mass
 from neurodyn.identify.confidence.certainty import (
     Certainty,
     certainty,
@@ -185,6 +185,8 @@ class _Identification:
         stated = stated_gains(problem.robot, problem.store.header, settings.drives)
         declared = replace(declared, stated={one: value for one, value in stated.items() if one in declared.nominal})
         quantities, asked = declared.nominal, problem.parameters
+        if problem.store.header.base != "measured":
+            self.settings = settings = with_one_mass(settings, declared.mechanism, asked)
         coupled = bool(settings.quantities) or is_coupled(problem.robot, declared.mechanism, quantities, asked)
         self.sensing = LogSensors.of(
             problem.robot, problem.store, settings, quantities, () if coupled else asked, declared.mechanism.bounds()
