@@ -60,7 +60,7 @@ def test_a_configuration_survives_yaml(tmp_path: Path):
         ("a.json", '{"rate": 0.5, "inner": {"name": "b"}}'),
     ],
 )
-def test_all_three_formats_say_the_same(name: str, text: str, tmp_path: Path):
+def test_all_three_formats_read_alike(name: str, text: str, tmp_path: Path):
     (tmp_path / name).write_text(text)
     assert read_config(tmp_path / name, Outer) == Outer(rate=0.5, inner=Inner(name="b"))
 
@@ -121,7 +121,7 @@ def test_keys_inside_and_choices_are_listed(tmp_path: Path):
         from_dict(log, ColumnMap)
 
 
-def test_what_a_struct_says_of_itself_is_not_followed_by_its_keys(tmp_path: Path):
+def test_messages_of_a_struct_are_not_followed_by_its_keys(tmp_path: Path):
     with pytest.raises(InputError) as caught:
         from_dict({"name": "a", "asset": "a.urdf", "joints": [], "actuated": {}, "dt": 0}, Robot)
     assert str(caught.value).endswith("above 0")
@@ -136,7 +136,7 @@ def test_an_empty_file_is_refused(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["forbidden", "refused"])
-def test_what_a_struct_says_of_itself_comes_with_the_file(name: str, tmp_path: Path):
+def test_messages_of_a_struct_name_the_file(name: str, tmp_path: Path):
     text = message(f"rate: 1.0\ninner: {{name: {name}}}\n", tmp_path / "a.yaml")
     assert str(tmp_path / "a.yaml") in text
     assert f"name is {name}" in text

@@ -57,7 +57,7 @@ def test_a_share_smaller_than_a_window_is_drawn_now_and_then():
     assert set(seen) == {1, 2}
 
 
-def test_one_store_is_drawn_as_ever():
+def test_draws_from_one_store_equal_those_of_its_own_sampler():
     one = store(1.0)
     mixed, plain = MixtureSampler(Mixture.of(one), 3, batch=5, seed=4), WindowSampler(one, 3, batch=5, seed=4)
     ((number, batch),) = mixed.draw()
@@ -142,7 +142,7 @@ def counted(path, lengths, *, first=0.0, rewarded=True, spec=SPEC):
     return Store.open(path)
 
 
-def test_joined_holds_all_episodes(tmp_path):
+def test_joined_stores_hold_all_episodes(tmp_path):
     a, b = counted(tmp_path / "a.h5", [3, 5]), counted(tmp_path / "b.h5", [4], first=1000.0)
     both = join_stores([a, b])
     both.check("joined")

@@ -111,7 +111,7 @@ def test_what_does_not_fit_is_one_line(file: Path, cartpole: Robot, tmp_path: Pa
         checkpoint.read_nerd(theirs.save(theirs.ModelMixedInput(), file), cartpole, None)
 
 
-def test_its_files_are_those_of_every_model(file: Path, cartpole: Robot, tmp_path: Path):
+def test_an_imported_network_is_saved_as_every_model(file: Path, cartpole: Robot, tmp_path: Path):
     model = checkpoint.read_nerd(file, cartpole, None)
     NERD.save(tmp_path / "run", model)
     config, spec = NERD.read(tmp_path / "run")

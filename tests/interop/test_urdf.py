@@ -46,7 +46,7 @@ def test_newton_reads_the_masses_of_links_with_all_that_is_fixed_to_them(tmp_pat
     assert fixed.count("fixed") >= 2  # the gripper, which the model holds closed, among them
 
 
-def test_meshes_lie_beside_it(tmp_path):
+def test_meshes_lie_beside_the_urdf(tmp_path):
     robot = robots.load(write_mesh_arm(tmp_path, "urdf"))
     mechanism, _, _ = declared_mechanism(robot, None)
     (tmp_path / "out").mkdir()

@@ -18,7 +18,7 @@ def test_a_task_is_called_by_its_full_path(monkeypatch):
     assert tasks.load(task.name).observations == task.observations
 
 
-def test_its_policy_finds_it_again_where_it_is_named(tmp_path, monkeypatch):
+def test_a_policy_finds_a_task_of_a_file_where_it_is_named(tmp_path, monkeypatch):
     pytest.importorskip("rsl_rl")
     pytest.importorskip("newton")
     from neurodyn.cli.main import run

@@ -20,7 +20,7 @@ def test_a_trot_moves_diagonal_pairs():
 
 
 @pytest.mark.parametrize(("name", "least"), [("stand", 4), ("walk", 3), ("trot", 2)])
-def test_feet_that_stand(name, least):
+def test_at_least_so_many_feet_stand(name, least):
     gait = GAITS[name]
     assert gait.stands(gait.phase(np.linspace(0.0, 2.0, 997))).sum(1).min() == least
 

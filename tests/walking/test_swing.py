@@ -43,7 +43,7 @@ def test_the_load_is_the_torque_of_the_swing(a1):
     assert swing_load(quadruped, WALK, 2 * clearance, 0.0) == pytest.approx(2 * upward)
 
 
-def test_strong_drives_swing_feet_as_ever(a1):
+def test_strong_drives_swing_feet_with_the_default_clearance_and_frequency(a1):
     unlimited = replace(a1.quadruped, effort=np.full_like(a1.quadruped.effort, np.inf))
     for gait, robot in [*((gait, a1.quadruped) for gait in GAITS.values()), (WALK, unlimited)]:
         swing = affordable_swing(robot, gait, MpcSettings())
@@ -66,7 +66,7 @@ def test_weak_drives_swing_feet_lower_and_softer_under_limited_commands(a1):
     assert (given[1] == asked[1]).all()
 
 
-def test_what_is_given_wins(a1):
+def test_given_settings_override_those_that_drives_afford(a1):
     weak = driven(a1.quadruped, 2.0)
     high = affordable_swing(weak, WALK, MpcSettings(clearance=0.25))
     assert (high.clearance, high.frequency) == (pytest.approx(0.25 * weak.height), pytest.approx(FREQUENCY / 2**0.5))

@@ -49,7 +49,7 @@ def test_newton_walks_as_the_hybrid_engine_does(a1, walked):
     assert other.trajectory.q.double() == pytest.approx(path.trajectory.q[:, :frames], abs=2e-3)
 
 
-def test_forces_that_are_not_found_are_the_last_ones_and_counted(a1):
+def test_decisions_without_a_solution_keep_the_last_forces_and_are_counted(a1):
     controller, _, _ = walker(a1, gait="stand")
     law, calls = controller.law, []
 

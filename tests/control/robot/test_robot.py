@@ -86,7 +86,7 @@ def test_commands_stay_within_declared_limits_and_each_frame_is_logged(tmp_path:
     assert first[-1].q[0, 0] > 1.0
 
 
-def test_log_is_imported_and_continues(tmp_path: Path):
+def test_a_log_is_imported_and_continued(tmp_path: Path):
     for _ in range(2):
         with opened("Cartpole", tmp_path) as robot:
             drive(robot, 300.0)
@@ -125,7 +125,9 @@ def test_velocities_of_a_free_base_are_those_of_its_centre_of_mass(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", ["Dies", "Deaf"])
-def test_another_process_stops_it_where_its_own_cannot(kind: str, tmp_path: Path, says: Callable[[], list[str]]):
+def test_another_process_stops_a_robot_that_its_own_cannot_stop(
+    kind: str, tmp_path: Path, says: Callable[[], list[str]]
+):
     with opened(kind, tmp_path) as robot, pytest.raises(RobotStoppedError):
         drive(robot, 1.0)
     assert says()[0] == says()[-1] == "stop"  # before a reset, and in the end
@@ -154,7 +156,7 @@ def test_the_store_holds_what_the_robot_was_given(tmp_path: Path, monkeypatch: p
         ("NotFinite", "observe(): 'qd' has a value that is not finite"),
     ],
 )
-def test_goes_wrong_and_is_stopped(kind: str, message: str, tmp_path: Path, says: Callable[[], list[str]]):
+def test_a_robot_whose_class_fails_is_stopped(kind: str, message: str, tmp_path: Path, says: Callable[[], list[str]]):
     began = time.monotonic()
     with opened(kind, tmp_path) as robot:
         pid = robot.process.pid
@@ -178,13 +180,13 @@ def test_goes_wrong_and_is_stopped(kind: str, message: str, tmp_path: Path, says
         (f"{FILE}:Odd", "control is 'current'; valid: 'torque', 'target' or 'command'"),
     ],
 )
-def test_is_refused(name: str, message: str, tmp_path: Path):
+def test_classes_that_do_not_fit_the_robot_are_refused(name: str, message: str, tmp_path: Path):
     with pytest.raises(InputError, match=re.escape(message)), robot_in_loop(TASK, name, tmp_path / "robot.csv"):
         pass
     assert not (tmp_path / "robot.csv").exists()
 
 
-def test_stops_by_itself_when_no_command_comes(tmp_path: Path, says: Callable[[], list[str]]):
+def test_a_robot_without_commands_stops_by_itself(tmp_path: Path, says: Callable[[], list[str]]):
     with opened("RealTime", tmp_path) as robot:
         states = drive(robot, 200.0, 3)
         time.sleep(0.6)
@@ -194,7 +196,7 @@ def test_stops_by_itself_when_no_command_comes(tmp_path: Path, says: Callable[[]
         drive(robot, 200.0, 3)  # a reset starts anew
 
 
-def test_keeps_its_rate(tmp_path: Path):
+def test_a_robot_in_real_time_keeps_its_rate(tmp_path: Path):
     with opened("RealTime", tmp_path) as robot:
         began = time.monotonic()
         drive(robot, 0.0, 30)
@@ -240,14 +242,14 @@ def test_transitions_that_came_late_are_not_in_the_store(tmp_path: Path, monkeyp
     assert (passed > 1.5 / 60).sum() >= 2
 
 
-def test_stops_beyond_its_limits(tmp_path: Path, says: Callable[[], list[str]]):
+def test_a_robot_beyond_its_limits_is_stopped(tmp_path: Path, says: Callable[[], list[str]]):
     with opened("Runs", tmp_path) as robot:
         states = drive(robot, 1.0, 2)
         assert robot.limits.bounds.outside(states[-1].q, states[-1].qd).tolist() == [True]
         assert says()[-1] == "stop"
 
 
-def test_ends_with_the_process_that_moves_it(tmp_path: Path, says: Callable[[], list[str]]):
+def test_a_robot_stops_when_the_commanding_process_dies(tmp_path: Path, says: Callable[[], list[str]]):
     """As after kill -9: nobody tells the robot to stop, its orders end."""
     process = RobotProcess(f"{FILE}:RealTime", [0])
     process.reset()
@@ -258,7 +260,7 @@ def test_ends_with_the_process_that_moves_it(tmp_path: Path, says: Callable[[], 
     assert says()[-1] == "command 0"
 
 
-def test_a_planner_acts_on_it(tmp_path: Path):
+def test_a_planner_acts_on_a_robot(tmp_path: Path):
     if "cartpole" not in pretrained_names():
         pytest.skip("pretrained:cartpole does not ship with this tree")
     model = open_dynamics(TASK, "pretrained:cartpole")
@@ -290,7 +292,7 @@ def wait_for(done: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_ctrl_c_stops_it_and_keeps_the_log(tmp_path: Path, says: Callable[[], list[str]]):
+def test_ctrl_c_stops_the_robot_and_keeps_the_log(tmp_path: Path, says: Callable[[], list[str]]):
     pytest.importorskip("rsl_rl")
     out = tmp_path / "log.h5"
     process = begin_log(out)
@@ -306,7 +308,7 @@ def test_ctrl_c_stops_it_and_keeps_the_log(tmp_path: Path, says: Callable[[], li
     assert len(lines) > store.transitions
 
 
-def test_killed_it_stops_and_a_second_call_continues(tmp_path: Path, says: Callable[[], list[str]]):
+def test_a_killed_log_stops_the_robot_and_is_continued(tmp_path: Path, says: Callable[[], list[str]]):
     pytest.importorskip("rsl_rl")
     out = tmp_path / "log.h5"
     part = out.with_name("log.h5.part")
@@ -343,7 +345,7 @@ class Patient(runpy.run_path({example!r})["UdpCartpole"]):
 """The same robot on a machine that leaves processes waiting for longer than a robot may be silent."""
 
 
-def test_over_a_network_that_loses_packets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_robot_behind_a_lossy_network_is_driven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("UDP_ROBOT", "127.0.0.1:19123")
     example = ROOT / "examples" / "udp_robot.py"
     (tmp_path / "patient.py").write_text(PATIENT.format(example=str(example)))
@@ -364,7 +366,7 @@ def test_over_a_network_that_loses_packets(tmp_path: Path, monkeypatch: pytest.M
     assert 40 < len(values) <= 61  # a busy machine loses some, too
 
 
-def test_stops_when_the_network_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_robot_stops_when_the_network_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("UDP_ROBOT", "127.0.0.1:19124")
     name = f"{ROOT / 'examples' / 'udp_robot.py'}:UdpCartpole"
     with (

@@ -81,7 +81,7 @@ def test_packets_come_back_as_they_were_and_none_with_a_flipped_bit(modules):
     assert len(command.pack()) == 4 + 4 + 20 * 21 + 4
 
 
-def test_it_stands_by_its_motor_gains_and_damps_without_commands(modules, robot):
+def test_the_robot_stands_by_its_motor_gains_and_damps_without_commands(modules, robot):
     _, interface = modules
     ant = interface.LowLevelAnt()
     ant.reset()
@@ -100,7 +100,7 @@ def test_it_stands_by_its_motor_gains_and_damps_without_commands(modules, robot)
     assert np.abs(ant.state.dq).max() < 1.0
 
 
-def test_neurodyn_moves_it_in_closed_loop(robot, tmp_path):
+def test_neurodyn_moves_the_robot_in_closed_loop(robot, tmp_path):
     task = load("ant-run")
     with robot_in_loop(task, f"{FOLDER / 'interface.py'}:LowLevelAnt", tmp_path / "robot.csv") as loop:
         assert isinstance(loop.dynamics, RobotDynamics)
@@ -113,7 +113,7 @@ def test_neurodyn_moves_it_in_closed_loop(robot, tmp_path):
     assert abs(float(state.q[0, 3:7].norm()) - 1.0) < 1e-4
 
 
-def test_it_says_when_no_robot_answers(modules, monkeypatch):
+def test_a_robot_that_does_not_answer_is_reported(modules, monkeypatch):
     monkeypatch.setenv("LOW_LEVEL", "127.0.0.1:19125")
     _, interface = modules
     ant = interface.LowLevelAnt()

@@ -68,7 +68,7 @@ def test_a_name_that_two_columns_have_is_refused(tmp_path):
         ("x", "expected a number$"),
     ],
 )
-def test_what_a_cell_should_be_is_said(tmp_path, cell, hint):
+def test_bad_cells_are_refused_with_what_would_be_valid(tmp_path, cell, hint):
     path = tmp_path / "log.csv"
     path.write_text(f't,x,a,dx,da,f,m\n0,0,0,0,0,0,0\n0.02,"{cell}",0,0,0,0,0\n')
     with pytest.raises(InputError, match=hint):
@@ -137,7 +137,7 @@ def corrupt(path, line, text):
         (0, "t,x,angle,dx,da,f,m", r"has no column 'a' \(did you mean 'da'\?\); columns there: t, x, angle, dx"),
     ],
 )
-def test_bad_cells(tmp_path, line, text, message):
+def test_bad_cells_are_named(tmp_path, line, text, message):
     path = write_csv(tmp_path / "log.csv", TIME)
     corrupt(path, line, text)
     with pytest.raises(InputError, match=message):

@@ -37,7 +37,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_it_says_where_two_dynamics_do_not_begin_in_the_same_states(folder):
+def test_dynamics_that_start_in_other_states_are_named(folder):
     (apart,) = RESULT.reward_error
     for paired in (True, False):
         pair = msgspec.structs.replace(apart, paired=paired)

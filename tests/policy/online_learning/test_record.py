@@ -53,11 +53,11 @@ def test_one_round_says_nothing_about_progress():
     ("imagined", "real", "stops"),
     [(104.0, 101.0, True), (101.0, 104.0, True), (120.0, 101.0, False), (112.0, 110.0, False), (60.0, 60.0, True)],
 )
-def test_it_stops_where_model_and_reference_agree_and_nothing_is_gained(imagined, real, stops):
+def test_a_loop_stops_where_model_and_reference_agree_and_nothing_is_gained(imagined, real, stops):
     assert has_settled([made(1, 130.0, 100.0), made(2, imagined, real)], 0.05) is stops
 
 
-def test_with_patience_a_round_that_stands_still_does_not_end_it():
+def test_patience_survives_a_round_without_progress():
     still = [made(1, 130.0, 100.0), made(2, 101.0, 100.0)]
     assert not has_settled(still, 0.05, 2)
     assert has_settled([*still, made(3, 102.0, 101.0)], 0.05, 2)
@@ -65,7 +65,7 @@ def test_with_patience_a_round_that_stands_still_does_not_end_it():
     assert not has_settled([made(1, 130.0, 100.0), made(2, 151.0, 150.0), made(3, 149.0, 149.0)], 0.05, 2)
 
 
-def test_returns_may_be_negative():
+def test_gaps_of_negative_returns_are_relative_to_their_size():
     assert made(1, -95.0, -100.0).gap == pytest.approx(0.05)
     assert has_settled([made(1, -300.0, -100.0), made(2, -100.0, -98.0)], 0.05)
     assert not has_settled([made(1, -300.0, -100.0), made(2, -52.0, -50.0)], 0.05)
