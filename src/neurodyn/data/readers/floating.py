@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from msgspec import UNSET, UnsetType
-from scipy.spatial.transform import Rotation
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.scene import IDENTITY, Pose, Vector3
@@ -152,6 +151,8 @@ class FloatingColumns(Config, frozen=True):
 
 def quaternions_of(declared: FloatingColumns, angles: np.ndarray) -> np.ndarray:
     """Return the quaternions, scalar last, of angles [rad], shapes [N, 4] and [N, 3]."""
+    from scipy.spatial.transform import Rotation  # slow to import, and few logs need it
+
     good = np.isfinite(angles).all(axis=1)
     turns = np.full((len(angles), 4), np.nan)
     if good.any():
@@ -164,6 +165,8 @@ def to_body(floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarray
 
     Velocities [N, nv], which are in the log's world axes, get the robot's.
     """
+    from scipy.spatial.transform import Rotation  # slow to import, and few logs need it
+
     for joint, place in _places(spec):
         declared = floating.get(joint.name)
         if declared is None or declared.frame == declared.world == IDENTITY:
@@ -312,6 +315,8 @@ def rotation_between(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def _arm(declared: FloatingColumns, quaternion: np.ndarray) -> np.ndarray:
     """Return the vector from the tracked origin to the centre of mass in the log's axes [m], shape [N, 3]."""
+    from scipy.spatial.transform import Rotation  # slow to import, and few logs need it
+
     away = np.subtract(declared.center, declared.frame[:3])
     arm = Rotation.from_quat(declared.frame[3:]).inv().apply(away) if declared.frame != IDENTITY else away
     return rotate(quaternion, np.broadcast_to(arm, (len(quaternion), 3)))
@@ -332,6 +337,8 @@ def _angular_misfits(
 
 def _readings(declared: FloatingColumns, quaternion: np.ndarray) -> dict[str, np.ndarray]:
     """Return the quaternions that the same columns would be under each reading, the declared one included."""
+    from scipy.spatial.transform import Rotation  # slow to import, and few logs need it
+
     if declared.quaternion:  # reading the other order permutes (x, y, z, w) cyclically
         shift = 1 if declared.order == "wxyz" else -1
         return {f"order: {o}": np.roll(quaternion, shift * (o != declared.order), axis=1) for o in _ORDERS}
