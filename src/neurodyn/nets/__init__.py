@@ -11,10 +11,22 @@ from neurodyn.nets.networks import MEMBER_NETWORKS, NETWORKS, TRUNKS
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
-def _nets() -> Any:
-    from neurodyn import nets
+def _mlp() -> Any:
+    from neurodyn.nets.mlp import MLP
 
-    return nets
+    return MLP
+
+
+def _gru() -> Any:
+    from neurodyn.nets.gru import GRU
+
+    return GRU
+
+
+def _transformer() -> Any:
+    from neurodyn.nets.transformer import Transformer
+
+    return Transformer
 
 
 def _members() -> Any:
@@ -29,9 +41,9 @@ def _member_nets() -> Any:
     return member_nets
 
 
-NETWORKS.add("mlp", Later(lambda: _nets().MLP))
-NETWORKS.add("gru", Later(lambda: _nets().GRU))
-NETWORKS.add("transformer", Later(lambda: _nets().Transformer))
+NETWORKS.add("mlp", Later(_mlp))
+NETWORKS.add("gru", Later(_gru))
+NETWORKS.add("transformer", Later(_transformer))
 MEMBER_NETWORKS.add("mlp", Later(lambda: _member_nets().MemberMLP))
 MEMBER_NETWORKS.add("gru", Later(lambda: _member_nets().MemberRecurrent))
 TRUNKS.add("gru", Later(lambda: _members().MemberGRU))
