@@ -17,7 +17,8 @@ itself shows, both from the estimated starts of held-out windows.
         '{"substeps": 4, "structures": false, "stages": [{"seconds": 0.06, "windows": 250, "iterations": 8},
           {"seconds": 0.12, "windows": 150, "iterations": 5}]}'
 
-only estimates and fits, twice, with some episodes, and prints what was found: no intervals, no ladder.
+only estimates and fits, twice, with some episodes, and prints what was found: no intervals, no ladder. With
+`"parameters": ["base.mass_scale"]` the mass of the base is free, too.
 """
 
 import argparse
@@ -231,8 +232,8 @@ def fit(args: argparse.Namespace, one: StandIn, data: Path, settings: Adaptation
     )
     robot = with_motors(one.robot, store)
     declared = FitModel.declared(robot, one.name, settings)
-    settings = with_one_mass(settings, declared.mechanism)
-    model = structures(declared, settings)[0]
+    settings = with_one_mass(settings, declared.mechanism, settings.parameters)
+    model = structures(declared, settings, settings.parameters)[0]
     estimates = BaseEstimates(store, {**robot.sensors, **settings.sensors})
     fitting: Fitting | None = None
     for turn in ("declared", "fitted"):
