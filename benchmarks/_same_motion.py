@@ -66,7 +66,16 @@ def compare(file: Path, folder: Path, seed: int = 0, *, engine: bool = True) -> 
 
 def named(difference: Difference) -> bool:
     """Return whether the declaration names a part that would explain a difference."""
-    words = ["not modelled", "integrator", "none", "explicit", "locked at", "close to singular", "carry weight"]
+    words = [
+        "not modelled",
+        "integrator",
+        "none",
+        "explicit",
+        "locked at",
+        "close to singular",
+        "carry weight",
+        "is disabled",
+    ]
     if difference.what.startswith("simulated"):
         words += ["margin", "left out"]  # of contacts
     return any(word in note for note in difference.notes for word in words)
