@@ -230,17 +230,24 @@ def test_seconds_of_a_log_tell_nothing_of_its_columns(sound: Store, fitted: FitM
 def test_a_model_that_predicts_worse_than_rest_does_not_judge_columns(
     after: float, found: list[str], sound: Store, fitted: FitModel, climb: Climb, monkeypatch: pytest.MonkeyPatch
 ):
-    def shares(model: Any, evidence: Any, windows: Any, factor: float = 1.0) -> torch.Tensor:
-        return torch.full((3, 2), 3.0 if factor == 1.0 else after)
+    evidence = evidence_of(sound, fitted, climb)
+
+    def shares(model: Any, evidence: Any, windows: Any, noise: torch.Tensor) -> torch.Tensor:
+        return torch.full((3, 2), 3.0 if torch.equal(noise, evidence.noise.q) else after)
 
     monkeypatch.setattr(log_columns, "_shares", shares)
-    assert [one.name for one in fits_with_other_columns(evidence_of(sound, fitted, climb))] == found
+    assert [one.name for one in fits_with_other_columns(evidence)] == found
 
 
 def test_metres_are_not_swapped_with_radians():
     spec = load("cartpole").spec
     changes = [one.what for one in _changes(spec, torch.ones(2), 20) if "swapped" in one.name]
     assert changes == []
+
+
+def test_a_robot_without_joints_has_no_joint_in_degrees():
+    spec = load("cube").spec
+    assert {one.name for one in _changes(spec, torch.ones(spec.nv), 20)} <= {"shifted"}
 
 
 def test_a_wrong_sign_has_one_cure_in_the_map():

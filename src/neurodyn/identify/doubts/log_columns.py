@@ -51,7 +51,8 @@ class Change:
         what: The change in words, after "the log fits better with".
         advice: Next step.
         apply: Maps windows with a margin of commands to those of the changed log.
-        factor: By which readings are multiplied, and their noise.
+        factor: By which readings of `joints` are multiplied, and their noise.
+        joints: Joints whose readings change their unit.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Change:
     advice: str
     apply: Callable[["_Margin"], Windows]
     factor: float = 1.0
+    joints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,12 +91,15 @@ def fits_with_other_columns(evidence: Evidence) -> Iterator[Finding]:
     margin = _windows(evidence)
     if margin is None:
         return
-    plain = {name: _shares(model, evidence, margin.cut()) for name, model in _models(evidence).items()}
+    noise = evidence.noise.q
+    plain = {name: _shares(model, evidence, margin.cut(), noise) for name, model in _models(evidence).items()}
     before = torch.stack([shares.mean(1) for shares in plain.values()]).amin(0)
     best: tuple[float, float, Change] | None = None
     for change in _changes(spec, plain["declared"].amax(0), margin.margin):
         windows = change.apply(margin)
-        each = [_shares(model, evidence, windows, change.factor).mean(1) for model in _models(evidence).values()]
+        noise = evidence.noise.q.clone()
+        noise[[spec.tangent_names.index(name) for name in change.joints]] *= change.factor
+        each = [_shares(model, evidence, windows, noise).mean(1) for model in _models(evidence).values()]
         after = torch.stack(each).amin(0)
         shares = torch.where((before > _EXPLAINED) & (after < _SENSE), after / before, 1.0)
         share, k = torch.min(shares, 0)
@@ -125,11 +130,8 @@ def _windows(evidence: Evidence) -> _Margin | None:
     return _Margin(windows, margin, evidence.past) if windows.count >= _LEAST_WINDOWS else None
 
 
-def _shares(model: HybridDynamics, evidence: Evidence, windows: Windows, factor: float = 1.0) -> Tensor:
-    """Return the error of each coordinate relative to its motion in the windows, by horizon, shape [horizons, nv].
-
-    Readings are a `factor` times those of the log.
-    """
+def _shares(model: HybridDynamics, evidence: Evidence, windows: Windows, noise: Tensor) -> Tensor:
+    """Return the error of each coordinate relative to its motion and `noise` [nv], by horizon, shape [horizons, nv]."""
     spec = evidence.store.header.spec
     predicted = settle_and_roll_out(model, evidence.store, windows).q
     rows = []
@@ -137,7 +139,7 @@ def _shares(model: HybridDynamics, evidence: Evidence, windows: Windows, factor:
         frame = min(max(3, round(seconds / spec.dt)), windows.frames)
         error = position_difference(spec, predicted[:, frame], windows.q[:, frame]).abs()
         motion = position_difference(spec, windows.q[:, frame], windows.q[:, 0]).abs()
-        share = (error / (motion.mean(0) + factor * evidence.noise.q)).clamp(max=_CLIP)
+        share = (error / (motion.mean(0) + noise)).clamp(max=_CLIP)
         rows.append(torch.nan_to_num(share, nan=_CLIP).mean(0))
     return torch.stack(rows)
 
@@ -161,10 +163,11 @@ def _changes(spec: StateSpec, shares: Tensor, margin: int) -> Iterator[Change]:
         yield Change("sign", f"the sign of {name}'s reading turned", _SIGN, _state_columns(spec, {name: name}, -1.0))
     for name in driven:
         yield Change("sign", f"the sign of {name}'s command turned", _SIGN, _controls(spec, {name: name}, -1.0))
-    everything = {name: name for name in names}
     for factor, what in ((1.0 / _DEGREES, "degrees"), (_DEGREES, "radians that were taken for degrees")):
-        yield Change("degrees", f"positions in {what}", _UNITS, _state_columns(spec, everything, factor), factor)
-        if spec.control_kind != "torque":
+        if names:
+            change = _state_columns(spec, {name: name for name in names}, factor)
+            yield Change("degrees", f"positions in {what}", _UNITS, change, factor, tuple(names))
+        if driven and spec.control_kind != "torque":
             yield Change("degrees", f"commands in {what}", _UNITS, _controls(spec, {n: n for n in driven}, factor))
     for frames in sorted({round(s / spec.dt) for s in _SHIFTS}):
         for shift in (frames, -frames):
