@@ -8,7 +8,7 @@ Each POLICY is one that was trained in imagination and watched in the simulator.
 returns as training went on.
 
 --played POLICY DYNAMICS writes docs/images/TASK.gif: a policy in those dynamics beside the simulator, from the first
-start of seed 500.
+start of seed 500. With --played pretrained-policy:NAME DYNAMICS TASK, NAME.gif: another task that the policy fits.
 
 --walking NETWORK writes docs/images/a1-mpc.gif: an A1 on blocks, by convex MPC beside the network of `neurodyn imitate`
 in NETWORK, from the same start under the same commands.
@@ -70,14 +70,14 @@ def imagined(policies: list[str]) -> None:
     figure.savefig(IMAGES / "imagined.png", dpi=110)
 
 
-def played(policy: str, dynamics: str) -> None:
+def played(policy: str, dynamics: str, task: str | None = None) -> None:
     """Film a policy in some dynamics beside the simulator."""
     from neurodyn.policy import load_policy, record_policy
     from neurodyn.report import readme_gif
 
-    task = load_policy(policy)[0].task
-    path = IMAGES / f"{task}.gif"
-    size = readme_gif(record_policy(policy, dynamics, seconds=PLAYED), path, most_bytes=1_500_000)
+    name = load_policy(policy)[0].task if task is None else policy.rpartition(":")[2]
+    path = IMAGES / f"{name}.gif"
+    size = readme_gif(record_policy(policy, dynamics, seconds=PLAYED, task=task), path, most_bytes=1_500_000)
     print(f"{path}: {size / 1e6:.2f} MB")
 
 
@@ -222,7 +222,7 @@ if __name__ == "__main__":
         sys.path.insert(0, str(IMAGES.parents[1] / "benchmarks"))
         horizons()
         profile_pictures()
-    elif sys.argv[1] == "--played" and len(sys.argv) == 4:
+    elif sys.argv[1] == "--played" and len(sys.argv) in (4, 5):
         played(*sys.argv[2:])
     elif sys.argv[1] == "--log" and len(sys.argv) == 3:
         logged(sys.argv[2])

@@ -29,6 +29,7 @@ ELSEWHERE = {"pip install": "installs; .ci/run builds the wheel, installs it and
 
 SHORTER = {
     "neurodyn demo": ("parsed", "takes a minute and a half; tests/cli/test_demo.py runs it shortened"),
+    "neurodyn init": ("parsed", "reads another package's robot; tests/sim/declaration reads others"),
     "neurodyn policy log": ("--transitions 200", "six minutes of log"),
     "neurodyn adapt": ("parsed", "adapts for minutes; tests/identify/test_adapt.py runs it on a cartpole"),
     "neurodyn policy train": ("parsed", "trains for minutes, in what adapt writes"),
