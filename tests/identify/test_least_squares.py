@@ -76,9 +76,7 @@ def test_angles_that_wrap_in_the_log_make_no_difference(model):
 def test_threads_change_no_bit_of_a_linearisation(monkeypatch):
     model = pendulum.dynamics(*ASKED)
     windows = pendulum.windows(model, TRUTH, count=6, logs=2)
-    residuals, others = (
-        Residuals(model, windows, pendulum.true_noise(), ResidualOptions(huber=2.0)) for _ in range(2)
-    )
+    residuals, others = (Residuals(model, windows, pendulum.true_noise(), ResidualOptions(huber=2.0)) for _ in range(2))
     alone = residuals.normal(start(residuals))
     where = set()
     difference = Residuals._difference
