@@ -50,7 +50,7 @@ def test_a_map_fits_its_robot(tmp_path: Path, name: str):
     for array in ("position", "goal", "target", "torque"):
         log.setdefault(array, wave)
     runs = 3
-    log |= {"split": np.arange(runs), "run_names": np.array(["a_swing", "b_swing", "c_swing"])}
+    log |= {"split": np.arange(runs), "run_names": np.array(["a_swing1", "b_swing2", "c_swing3"])}
     log |= {"group": np.zeros(runs, int), "group_names": np.array(["all"]), "tau_meas": log.get("tau_meas", wave)}
     log |= {"side": np.zeros(runs, int), "side_names": np.array(["left"])}
     if name == "crazyflie":

@@ -85,12 +85,12 @@ def without_formulas(calls: list[Call]) -> list[Call]:
 @pytest.mark.parametrize("worlds", [16, 1024])
 def test_a_frame_of_hybrid_dynamics_is_a_short_story(worlds):
     calls = calls_of_a_frame("cartpole-swingup", "hybrid", worlds)
-    assert len(calls) <= 40
+    assert len(calls) <= 44
     assert len({call.file for call in calls}) <= 15
     assert max(call.depth for call in calls) <= 6
 
 
-@pytest.mark.parametrize(("dynamics", "most"), [("pretrained:cartpole", 52), ("analytic", 46)])
+@pytest.mark.parametrize(("dynamics", "most"), [("pretrained:cartpole", 55), ("analytic", 48)])
 def test_a_frame_of_other_dynamics_is_not_much_longer(dynamics, most):
     assert len(calls_of_a_frame("cartpole-swingup", dynamics)) <= most
 
