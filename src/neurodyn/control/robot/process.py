@@ -84,7 +84,8 @@ class RobotProcess:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
             start_new_session=True,  # Ctrl-C of the terminal is for this process alone
         )  # fmt: skip
-        self._answers: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        # Not a Queue: its lock, in Python, can stay held when Ctrl-C interrupts it.
+        self._answers: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, daemon=True).start()
         try:
             answer = self._next(_OPENING, "to be imported and made")
