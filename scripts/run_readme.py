@@ -28,7 +28,7 @@ ELSEWHERE = {"pip install": "installs; .ci/run builds the wheel, installs it and
 """Prefixes of commands not run here, and why."""
 
 SHORTER = {
-    "neurodyn demo": ("parsed", "takes a minute and a half; tests/cli/test_demo.py runs it shortened"),
+    "neurodyn demo": ("parsed", "takes two minutes; tests/cli/test_demo.py runs it shortened"),
     "neurodyn init": ("parsed", "reads another package's robot; tests/sim/declaration reads others"),
     "neurodyn policy log": ("--transitions 200", "six minutes of log"),
     "neurodyn adapt": ("parsed", "adapts for minutes; tests/identify/test_adapt.py runs it on a cartpole"),
