@@ -146,20 +146,24 @@ def can_be_linearised(plain: HybridDynamics, blueprint: Blueprint) -> bool:
         and all(
             one.structure == FREE and one.mode == "add" and not one.shared
             and all(name.removeprefix("torque.") in scalar for name in one.quantities)
-            and all(_input(plain, name) is not None for name in one.inputs)
+            and all(_follows_from_joints(plain.spec, name) for name in one.inputs)
             for one in blueprint.augmentations
         )
     )  # fmt: skip
 
 
-def _input(plain: HybridDynamics, name: str) -> tuple[str, str] | None:
-    """Return function and quantity of an input that follows from joints and commands of a frame; None for others."""
-    function, _, inner = name.rpartition("(")
-    kind, _, rest = inner.removesuffix(")").partition(".")
-    known = {"q": plain.spec.q_names, "qd": plain.spec.qd_names, "control": plain.spec.controls}
-    return (
-        (function, inner.removesuffix(")")) if function in ("", "sin", "cos") and rest in known.get(kind, ()) else None
-    )
+def _parse(name: str) -> tuple[str, str, str]:
+    """Return the function of an input, or nothing, the kind of its quantity, and joint or control."""
+    function, _, inner = name.removesuffix(")").rpartition("(")
+    kind, _, of = inner.partition(".")
+    return function, kind, of
+
+
+def _follows_from_joints(spec: StateSpec, name: str) -> bool:
+    """Return whether an input follows from joints and commands of a frame."""
+    function, kind, of = _parse(name)
+    known = {"q": spec.q_names, "qd": spec.qd_names, "control": spec.controls}
+    return function in ("", "sin", "cos") and of in known.get(kind, ())
 
 
 @torch.no_grad()
@@ -230,8 +234,7 @@ def _effects_of_torques(dynamics: HybridDynamics, frames: Windows, environments:
 
 def _along(spec: StateSpec, name: str, frames: Windows) -> tuple[Tensor, Tensor, int]:
     """Return an input in the middle of frames, its derivative by the error of its coordinate, and that coordinate."""
-    function, _, inner = name.removesuffix(")").rpartition("(")
-    kind, _, of = inner.partition(".")
+    function, kind, of = _parse(name)
     if kind == "control":
         value = frames.control[:, 0, spec.controls.index(of)]
         return value, torch.zeros_like(value), 0
