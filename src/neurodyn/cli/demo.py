@@ -42,7 +42,7 @@ def demo(
     """Show a policy fail on a robot that differs from its declaration, adapt the model, and train one that works.
 
     First a real quadruped's log, beside its declaration and the model adapted to it. The robot of the rest is a
-    stand-in in plain MuJoCo. This takes 100 s on two cores; --world-model and --policy take about a minute each,
+    stand-in in plain MuJoCo. This takes two minutes on two cores; --world-model and --policy take about one each,
     --neural five.
 
     Args:

@@ -26,6 +26,7 @@ from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.capture import FixedFrame
 from neurodyn.dynamics.control import frame_command, one_after_another, require_torques
+from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.dynamics.hybrid.fixed import BufferedFrames, HybridFixedFrame, TrackedFrames
 from neurodyn.dynamics.hybrid.parameters import Parameters, first_weights
 from neurodyn.dynamics.interface import renewed_memory
@@ -425,7 +426,7 @@ class HybridDynamics(LearnedDynamics):
         if usual or (own := self.plane_engine.path_memory_program) is None:
             return self._memory_after(environment, context, parameters, weights)
         turns, rise = torch.tensor(self.spec.continuous), context.q.diff(dim=1)
-        rise = torch.where(turns, torch.remainder(rise + torch.pi, 2 * torch.pi) - torch.pi, rise)
+        rise = torch.where(turns, wrap_angle(rise), rise)
         held = torch.cat([context.q[:, :-1], context.qd[:, :-1], rise, context.qd.diff(dim=1)], -1)
         commands, parts = one_after_another(context.commands, self.config.substeps)
         return own.rollout(

@@ -30,7 +30,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.workers import in_threads
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import RecordedEnvironments, State, Trajectory
-from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.coordinates import position_difference, wrap_angle
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
 from neurodyn.dynamics.measures import displace
@@ -523,8 +523,7 @@ class Residuals:
         angles = [joint.continuous for joint in self._spec.joints for _ in joint.tangent_names]
         if any(angles):
             turns = torch.tensor([*angles, *([False] * (len(self.scale) - self._nv))], dtype=torch.bool)
-            wrapped = torch.remainder(difference + torch.pi, 2 * torch.pi) - torch.pi
-            difference = torch.where(turns, wrapped, difference)
+            difference = torch.where(turns, wrap_angle(difference), difference)
         return self.weighted(difference)
 
     def _worlds(self, values: Tensor, point: Point) -> tuple[Tensor, Tensor, Tensor]:
