@@ -7,7 +7,7 @@ import torch
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.data.windows import Windows
 from neurodyn.identify.fit.readings import Noise
-from neurodyn.identify.ladder.rungs import beyond_noise, unexplained_coordinates
+from neurodyn.identify.ladder.rungs import beyond_noise, is_better, unexplained_coordinates
 
 SPEC = StateSpec(
     robot="two", joints=tuple(JointSpec(name=name, kind="revolute") for name in ("joint1", "joint10")),
@@ -48,3 +48,10 @@ def test_a_roll_out_that_diverges_is_not_explained():
     first, _ = unexplained_coordinates(SPEC, windows(), errors, touching, NOISE)
     assert (first.error, first.diverged) == (None, WINDOWS)
     assert msgspec.json.decode(msgspec.json.encode(first))["error"] is None
+
+
+def test_a_model_that_is_better_at_one_horizon_is_noticed():
+    assert is_better([0.1, 0.3], [0.1, 0.4])
+    assert is_better([0.2, 0.4], [0.1, None])  # None diverged
+    assert not is_better([0.1, 0.4], [0.1, 0.4])
+    assert not is_better([None, None], [0.1, None])

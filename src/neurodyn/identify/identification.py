@@ -552,7 +552,7 @@ class _Identification:
             rungs[NETWORKS] = self.hybrid
         elif settings.networks and (
             beyond_noise(remaining, spec, fit.noise, FRAMES * spec.dt, settings.networks_from)
-            or ladder.loses(fit.dynamics, trained)
+            or ladder.behind(fit.dynamics, trained)
         ):
             with stage(0.6, 0.8, "networks"):
                 rungs[NETWORKS] = with_networks(

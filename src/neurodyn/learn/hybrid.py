@@ -100,7 +100,7 @@ class NetworkLearner(GradientLearner):
         save: Callable[[HybridDynamics], None],
     ) -> None:
         """Prepare a training; `seed` is that of the batches, and `save` keeps the model as the best so far."""
-        self._model, self._windows, self._settings, self._save = model, windows, settings, save
+        self._model, self._windows, self.settings, self._save = model, windows, settings, save
         self.clip = settings.clip
         self._leaves = [nn.Parameter(part.clone()) for part in split_weights(model.config.blueprint, model.weights)]
         self._raw = nn.Parameter(model.physical.raw.detach().clone())
@@ -109,7 +109,7 @@ class NetworkLearner(GradientLearner):
 
     def start_phase(self, phase: int) -> None:
         """Build the optimiser."""
-        settings = self._settings
+        settings = self.settings
         groups: Groups = [{"params": self._leaves, "lr": settings.rate}]
         if settings.parameter_rate and self._raw.numel():
             groups.append({"params": [self._raw], "lr": settings.parameter_rate})
@@ -119,7 +119,7 @@ class NetworkLearner(GradientLearner):
     def draw(self) -> None:
         """Draw windows; a line search gets the same ones each time, because it estimates the curvature of one loss."""
         train = self._windows.train
-        count = min(self._settings.batch, train.count)
+        count = min(self.settings.batch, train.count)
         if self._line_search:
             self._batch = train.rows(torch.linspace(0, train.count - 1, count).round().long())
         else:
@@ -137,8 +137,8 @@ class NetworkLearner(GradientLearner):
         """Return the error of the roll-outs plus the penalty."""
         weights = self._flat()
         errors = self._errors(self._roll_out(self._batch, weights), self._batch)
-        size = errors.abs() if self._settings.loss == "absolute" else errors.square()
-        return size.mean() + self._settings.regularisation * weights.square().sum()
+        size = errors.abs() if self.settings.loss == "absolute" else errors.square()
+        return size.mean() + self.settings.regularisation * weights.square().sum()
 
     @torch.no_grad()
     def validate(self, train_state: TrainState) -> Validation:

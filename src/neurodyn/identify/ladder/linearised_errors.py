@@ -261,7 +261,7 @@ class LinearisedLearner(NetworkLearner):
     def draw(self) -> None:
         """Draw windows among those that are linearised."""
         rows = self._linearised.rows
-        self._batch = rows[torch.randint(len(rows), (self._settings.batch,), generator=self._generator)]
+        self._batch = rows[torch.randint(len(rows), (self.settings.batch,), generator=self._generator)]
 
     def windows(self) -> int:
         """Return the number of windows in the batch."""
@@ -278,4 +278,4 @@ class LinearisedLearner(NetworkLearner):
             config.blueprint.augmentations, self._leaves, self._model.spec.dt, config.substeps
         )  # fmt: skip
         errors = self._linearised.roll_out(networks, self._batch) / self._scale
-        return errors.abs().mean() + self._settings.regularisation * self._flat().square().sum()
+        return errors.abs().mean() + self.settings.regularisation * self._flat().square().sum()

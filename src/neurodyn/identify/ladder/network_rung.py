@@ -6,7 +6,8 @@ along the log (`linearised_errors`) and finished on roll-outs. With contacts the
 roll-outs alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -139,51 +140,107 @@ def with_networks(
         metrics: The metrics of the run.
     """
     room = min(int(store.lengths[episodes_of(store, s)].max()) for s in (Split.TRAIN, Split.VALIDATION)) - past
-    frames = min(max(3, round(settings.network_seconds / model.robot.spec.dt)), room)
-    sample = select_windows(store, Split.TRAIN, past + frames, most=4000, seed=settings.seed).after(past)
-    blueprint = joint_networks(model, sample, settings)
+    rollouts = OnRollouts.within(room, store, settings)
+    sample = select_windows(store, Split.TRAIN, past + rollouts.frames, most=rollouts.most, seed=settings.seed)
+    blueprint = joint_networks(model, sample.after(past), settings)
     linear = can_be_linearised(plain, blueprint)
-    if linear:
-        frames = min(_FORECAST, room)
-    settling = min(WARMUP, room - frames) if linear else 0
+    training = OnLinearisedErrors.within(room, store, settings) if linear else rollouts
+    before = past + training.settling
     dynamics = model.dynamics(
-        store, threads, blueprint=blueprint, context=past + settling, seed=settings.seed, device=plain.compute_device
+        store, threads, blueprint=blueprint, context=before, seed=settings.seed, device=plain.compute_device
     )
     with torch.no_grad():
         names = [one.name for one in plain.physical.specs]
         kept = [names.index(one.name) for one in dynamics.physical.specs]
         dynamics.physical.set_values(plain.physical()[kept])
-    before = past + settling
-    recorded = int(store.lengths[episodes_of(store, Split.TRAIN)].sum())
-    most = 4000 if not linear else _WINDOWS if recorded <= _LINEARISED else _LINEARISED // (frames + settling)
-    whole = select_windows(store, Split.TRAIN, before + frames, most=most, seed=settings.seed)
-    held_out = select_windows(store, Split.VALIDATION, before + frames, most=300, seed=settings.seed).after(before)
+    frames = before + training.frames
+    whole = select_windows(store, Split.TRAIN, frames, most=training.most, seed=settings.seed)
+    held_out = select_windows(store, Split.VALIDATION, frames, most=300, seed=settings.seed).after(before)
     scale = residual_scale(dynamics, store, held_out)
-    if linear:
-        scale[len(scale) // 2 :] /= _SPEED_WEIGHT
+    scale[len(scale) // 2 :] /= training.speed_weight
     windows = NetworkWindows(whole.after(before), held_out, scale, environments_of(store, dynamics))
-    training = NetworkTrainingSettings(
+    first = NETWORKS_FROM
+    for learner in training.learners(plain, dynamics, whole, windows, settings):
+        plan = learner.settings
+        TrainingLoop(
+            learner, TrainingBudget(plan.steps), out, name=NETWORK_STATE, validations=plan.validations,
+            patience=plan.patience, callbacks=(), progress=present_work(),
+        ).run(metrics.after(first))  # fmt: skip
+        first += plan.steps
+    return dynamics
+
+
+@dataclass(frozen=True)
+class OnRollouts:
+    """A training of networks on roll-outs.
+
+    Attributes:
+        frames: Frames of a window that count.
+        most: Most windows.
+        settling: Frames before these in which the memory of networks settles.
+        speed_weight: Weight of velocities beside positions.
+    """
+
+    frames: int
+    most: int = 4000
+    settling: int = 0
+    speed_weight: float = 1.0
+
+    @classmethod
+    def within(cls, room: int, store: Store, settings: IdentificationSettings) -> "OnRollouts":
+        """Return the training on windows of a log whose episodes have `room` frames."""
+        dt = store.header.spec.dt
+        return cls(min(max(3, round(settings.network_seconds / dt)), room))
+
+    def learners(
+        self, plain: HybridDynamics, dynamics: HybridDynamics, whole: Windows, windows: NetworkWindows,
+        settings: IdentificationSettings,
+    ) -> Iterator[NetworkLearner]:  # fmt: skip
+        """Yield the phases of the training, each to be run before the next.
+
+        Args:
+            plain: The model without networks.
+            dynamics: The model that learns.
+            whole: Training windows with the frames before them.
+            windows: The data.
+            settings: Settings.
+        """
+        yield NetworkLearner(dynamics, windows, _plan(settings), seed=settings.seed, save=_not_at_all)
+
+
+class OnLinearisedErrors(OnRollouts):
+    """A training on linearised errors along the log, finished on roll-outs; for larger networks."""
+
+    @classmethod
+    def within(cls, room: int, store: Store, settings: IdentificationSettings) -> "OnLinearisedErrors":
+        """Return the training on windows of a log; arguments: see `OnRollouts`."""
+        frames = min(_FORECAST, room)
+        settling, recorded = min(WARMUP, room - frames), int(store.lengths[episodes_of(store, Split.TRAIN)].sum())
+        most = _WINDOWS if recorded <= _LINEARISED else _LINEARISED // (frames + settling)
+        return cls(frames, most, settling, _SPEED_WEIGHT)
+
+    def learners(
+        self, plain: HybridDynamics, dynamics: HybridDynamics, whole: Windows, windows: NetworkWindows,
+        settings: IdentificationSettings,
+    ) -> Iterator[NetworkLearner]:  # fmt: skip
+        """Yield the phases of the training; arguments: see `OnRollouts`."""
+        past, steps = whole.frames - self.frames - self.settling, settings.network_steps
+        errors = linearise_along(plain, dynamics, whole, past, self.settling, windows.environments)
+        change = partial(msgspec.structs.replace, _plan(settings), validations=_VALIDATIONS, patience=_VALIDATIONS)
+        coarse = change(steps=_STEPS * steps, rate=_RATE)
+        yield LinearisedLearner(dynamics, windows, coarse, errors, seed=settings.seed)
+        fine = change(steps=max(1, steps // _FINISHING), rate=_FINE_RATE)
+        yield NetworkLearner(dynamics, windows, fine, seed=settings.seed, save=_not_at_all)
+
+
+def _plan(settings: IdentificationSettings) -> NetworkTrainingSettings:
+    return NetworkTrainingSettings(
         parameter_rate=0.0, batch=64, validations=12, patience=5, steps=settings.network_steps
     )
 
-    def train(learner: NetworkLearner, training: NetworkTrainingSettings, first: int) -> None:
-        TrainingLoop(
-            learner, TrainingBudget(training.steps), out, name=NETWORK_STATE, validations=training.validations,
-            patience=training.patience, callbacks=(), progress=present_work(),
-        ).run(metrics.after(first))  # fmt: skip
 
-    first = NETWORKS_FROM
-    if linear:
-        errors = linearise_along(plain, dynamics, whole, past, settling, windows.environments)
-        change = partial(msgspec.structs.replace, training, validations=_VALIDATIONS, patience=_VALIDATIONS)
-        coarse, training = (
-            change(steps=_STEPS * training.steps, rate=_RATE),
-            change(steps=max(1, training.steps // _FINISHING), rate=_FINE_RATE),
-        )
-        train(LinearisedLearner(dynamics, windows, coarse, errors, seed=settings.seed), coarse, first)
-        first += coarse.steps
-    train(NetworkLearner(dynamics, windows, training, seed=settings.seed, save=lambda _: None), training, first)
-    return dynamics
+def _not_at_all(_: HybridDynamics) -> None:
+    """Keep no file of the best model so far."""
 
 
 def residual_scale(dynamics: HybridDynamics, store: Store, windows: Windows) -> Tensor:

@@ -234,16 +234,17 @@ class Ladder:
         ]  # fmt: skip
         return Climb(entries, references, seconds, frames, errors, shown, windows)
 
-    def loses(self, dynamics: HybridDynamics, beside: Sequence[TrainedReference]) -> bool:
-        """Return whether one of the models beside the ladder predicts validation episodes better than a model."""
+    def behind(self, dynamics: HybridDynamics, beside: Sequence[TrainedReference]) -> bool:
+        """Return whether one of the models beside the ladder predicts validation episodes better at any horizon."""
         if not beside:
             return False
         store, seconds = self.store, self.settings.seconds
         wished = max([self._past_of(dynamics), *(one.context for one in beside)])
         past = reaching_past(store, self.past, wished, seconds)
         windows, frames = held_out_windows(store, Split.VALIDATION, past, seconds, self.settings.rollouts_each)
-        own = self._errors(dynamics, windows)
-        return any(judge(own, one.errors(store, windows), frames, blocks_of(windows)).kept for one in beside)
+        own = self._errors(dynamics, windows).by_group(frames)
+        others = [one.errors(store, windows).by_group(frames) for one in beside]
+        return any(is_better(theirs[group], own[group]) for theirs in others for group in own)
 
     def _judged_on_more(
         self, judgement: Judgement, below: HybridDynamics, above: HybridDynamics, past: int, seconds: Sequence[float]
@@ -317,6 +318,11 @@ def captured_windows(store: Store, past: int, seconds: Sequence[float], each: in
             "valid: longer ones"
         )
     return select_windows(store, None, past + max(frames), most=each * len(store.table)).after(past), frames
+
+
+def is_better(errors: Sequence[float | None], than: Sequence[float | None]) -> bool:
+    """Return whether errors are smaller than others at any horizon; None are those of roll-outs that diverged."""
+    return any(a is not None and (b is None or a < b) for a, b in zip(errors, than, strict=True))
 
 
 def both_judged(sensed: Judgement, captured: Judgement) -> Judgement:
