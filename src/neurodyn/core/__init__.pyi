@@ -7,6 +7,7 @@ from .description.actuation import (
     DriveState as DriveState,
     FrameOffset as FrameOffset,
     Muscle as Muscle,
+    Pivot as Pivot,
     SliderCrank as SliderCrank,
     TurningJoint as TurningJoint,
 )

@@ -94,7 +94,7 @@ def with_lag(robot: Robot, joints: Collection[str] | None = None, longest: float
             drives |= {name: robot.drives[name]} if name in robot.drives else {}
             continue
         drive = robot.drives.get(name, Drive())
-        if drive.prescribes_motion:
+        if drive.constrains:
             drives[name] = drive
             continue
         law = DRIVE_KINDS[drive.kind]

@@ -24,6 +24,7 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, among, require
 from neurodyn.core.registry import Registry
 from neurodyn.multibody.articulated import RelativeMotion, Tree, Wrenches
+from neurodyn.multibody.constraints.pivots import hold_pivots
 from neurodyn.multibody.constraints.soft_contact import SOFT
 from neurodyn.multibody.contacts.body_contacts import support_wrenches
 from neurodyn.multibody.contacts.complementarity import IMPULSE
@@ -289,6 +290,8 @@ class Engine:
             reason = "the memory of drives or networks changes once in a step"
         elif self._contact is not None and self._contact.impulsive:
             reason = f"contact {self.config.contact!r} acts by impulses over a step"
+        elif any(drive.pivot is not UNSET for drive in self.mechanism.drives.values()):
+            reason = "pivots act by impulses over a step"
         elif self.config.ground == "prisms":
             reason = "contacts of shapes with a heightfield are found once in a step"
         else:
@@ -391,6 +394,7 @@ class Engine:
         ]
         if self._contact is not None:
             acceleration = self._contact.accelerations(contacts, acceleration)
+        acceleration = hold_pivots(contacts, acceleration, drives.pivots)
         return q, qd, Instant(tree, motions, scope, memory, external, touching, acceleration, contacts)
 
     def _accelerations(
@@ -507,7 +511,7 @@ class Engine:
                 joint = replace(joint, q=reading, motor=(motion.q[row], motion.rates[dof]))
         if name in self._prescribed:
             return drive, transmission, DriveForce(0.0)
-        if name not in self.mechanism.drives:
+        if name not in self.mechanism.drives or drive.pivot is not UNSET:
             return drive, transmission, DriveForce(command)
         force = drive_torque(drive, joint, command, scope, scope.define, memory, self._dt, self.config.substeps)
         return drive, transmission, force

@@ -446,7 +446,7 @@ class Robot(Config, frozen=True):
         if drive.per_command is not UNSET and drive.per_command:
             most = self.actuated[name] / abs(drive.per_command)
             return (-most, most)
-        if drive.kind == "muscle":
+        if drive.kind in ("muscle", "pivot"):
             return (0.0, 1.0)
         row = self._row(name)
         if row and drive.kind in ("servo", "pd"):

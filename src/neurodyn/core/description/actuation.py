@@ -99,7 +99,7 @@ def require_range(name: str, given: object) -> None:
         require(given[0] < given[1], name, list(given), "a lower number before a greater one")
 
 
-PLACES = ("transmission", "tendons", "wrench", "turning", "between", "crank", "adhesion")
+PLACES = ("transmission", "tendons", "wrench", "turning", "between", "crank", "adhesion", "pivot")
 """Fields of a drive that say where it acts."""
 
 
@@ -158,6 +158,21 @@ class FrameOffset(Config, frozen=True):
         require(any((*self.along, *self.about)), "between: along and about", 0, "a factor other than 0")
 
 
+class Pivot(Config, frozen=True):
+    """A point of a link that is held in place while the command is 1, and free while it is 0: a stance foot, a hand.
+
+    Where it begins to hold, the point stops at once: a plastic impact.
+    """
+
+    link: str
+    """Joint that names the link."""
+    point: Vector3 = (0.0, 0.0, 0.0)
+    """The point in the link's body [m]."""
+
+    def __post_init__(self) -> None:
+        require_fields(self, "pivot", finite=("point",))
+
+
 class SliderCrank(Config, frozen=True):
     """A slider connected to a pin by a rod; the length is the slider's position times a factor."""
 
@@ -182,10 +197,10 @@ class SliderCrank(Config, frozen=True):
         require(self.factor != 0, "crank: factor", self.factor, "a number other than 0")
 
 
-def links_of(place: BodyWrench | TurningJoint | FrameOffset | SliderCrank | str) -> tuple[str, ...]:
+def links_of(place: BodyWrench | Pivot | TurningJoint | FrameOffset | SliderCrank | str) -> tuple[str, ...]:
     """Return the links of a place, named by their joints; empty for the world."""
     match place:
-        case BodyWrench():
+        case BodyWrench() | Pivot():
             return (place.link,)
         case TurningJoint():
             return (place.joint,)

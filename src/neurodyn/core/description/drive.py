@@ -19,6 +19,7 @@ from neurodyn.core.description.actuation import (
     DriveState,
     FrameOffset,
     Muscle,
+    Pivot,
     SliderCrank,
     TurningJoint,
     links_of,
@@ -58,7 +59,8 @@ class Drive(Config, frozen=True):
     stall torque, with its back-EMF), "dc_servo" (gain kp (command - q), at most the stall torque `saturation_effort` of
     the full duty, - kd qd), "servo" (as "pd", but with the damping implicit in a step, and for any `transmission`),
     "affine" (gain ((per_command + per_position q + per_velocity qd) command + offset - kp q - kd qd),
-    also implicit), "muscle" (`muscle`), or another one of `DRIVE_KINDS`."""
+    also implicit), "muscle" (`muscle`), "pivot" (the command, 0 or 1, says whether `pivot` holds), or another one of
+    `DRIVE_KINDS`."""
     delay: float = 0.0
     """Time from the command to its effect [s]; fractions of a frame are allowed."""
     longest_delay: float | None = None
@@ -146,6 +148,8 @@ class Drive(Config, frozen=True):
     """A slider-crank instead."""
     adhesion: str | UnsetType = UNSET
     """Link that adheres to what it touches with the drive's force instead, in soft contacts."""
+    pivot: Pivot | UnsetType = UNSET
+    """Point that the drive holds in place instead, for kind "pivot", which has no other parameters."""
     muscle: Muscle | UnsetType = UNSET
     """Curves of a muscle; unset for none."""
     command_range: tuple[float, float] | UnsetType = UNSET
@@ -250,6 +254,11 @@ class Drive(Config, frozen=True):
         return self.kind in DRIVE_KINDS and DRIVE_KINDS[self.kind].command == "velocity"
 
     @property
+    def constrains(self) -> bool:
+        """Whether it constrains motion, by a prescribed path or a pivot, and has no torque of its own."""
+        return self.prescribes_motion or self.pivot is not UNSET
+
+    @property
     def elastic(self) -> bool:
         """Whether there is a spring between motor and joint."""
         return self.stiffness is not None
@@ -264,7 +273,7 @@ class Drive(Config, frozen=True):
 
     def quantities(self) -> dict[str, float]:
         """Return this drive's parameters by name, without "actuator.JOINT." and without those of absent stages."""
-        if self.prescribes_motion:
+        if self.constrains:
             return {}
         absent = set() if self.longest_held_delay else {"delay"}
         if not self.elastic:
@@ -416,18 +425,20 @@ DRIVE_KINDS: Registry[DriveLaw] = Registry(
         needs=("muscle",),
         free=("muscle.force", "time_constant", "release"),
     ),
+    pivot=DriveLaw("command", needs=("pivot",)),
 )
 """Laws from command to torque, by the `kind` of a drive."""
 
 
 def require_simulated(drives: Mapping[str, Drive], robot: str) -> None:
-    """Raise an InputError for a joint with prescribed motion, which a force-based simulator cannot follow."""
-    prescribed = [name for name, drive in drives.items() if drive.prescribes_motion]
-    if prescribed:
-        raise InputError(
-            f"robot {robot!r}: {prescribed[0]!r} has a commanded velocity, which only the hybrid engine knows; valid: "
-            "hybrid dynamics, or drives that take torques or targets"
-        )
+    """Raise an InputError for a joint with prescribed motion or a pivot, which force-based simulators do not have."""
+    for name, drive in drives.items():
+        if drive.constrains:
+            what = "has a commanded velocity" if drive.prescribes_motion else "is a pivot"
+            raise InputError(
+                f"robot {robot!r}: {name!r} {what}, which only the hybrid engine knows; valid: hybrid dynamics, or "
+                "drives that take torques or targets"
+            )
 
 
 def require_drives(drives: Mapping[str, Drive], controls: tuple[str, ...], where: str) -> Command:
@@ -466,6 +477,8 @@ def _require_law(name: str, drive: Drive, where: str) -> None:
         raise InputError(f"{begin} and has a dead_band; valid with one: a position controller, such as pd or servo")
     if drive.prescribes_motion and drive != Drive(kind=drive.kind):
         raise InputError(f"{begin}, which the joint follows exactly; valid: no other numbers")
+    if (drive.pivot is not UNSET or law is DRIVE_KINDS["pivot"]) and drive != Drive(kind="pivot", pivot=drive.pivot):
+        raise InputError(f"{begin} and holds a point; valid: kind pivot, and pivot with link and point alone")
     for what in law.needs:
         if getattr(drive, what) in (None, UNSET):
             raise InputError(f"{begin} and has no {what}; give one")

@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from neurodyn.core.description.actuation import PLACES, BodyWrench, FrameOffset, SliderCrank, TurningJoint
+from neurodyn.core.description.actuation import PLACES, BodyWrench, FrameOffset, Pivot, SliderCrank, TurningJoint
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
@@ -167,14 +167,14 @@ def _crank(crank: SliderCrank, motion: DrivenMotion) -> Transmission:
     return Transmission(crank.factor * (share - reaches * root), sparse(row))
 
 
-def _adhesion(place: str, motion: DrivenMotion) -> Transmission:
-    """Return a transmission without a row: `SoftContactModel` applies the force at the step's contacts."""
+def _nowhere(place: object, motion: DrivenMotion) -> Transmission:
+    """Return a transmission without a row: a contact model applies adhesion at contacts, `constraints.pivots` holds."""
     return Transmission(0.0, {})
 
 
 _TRANSMISSIONS: dict[str, Callable[[Any, DrivenMotion], Transmission]] = {
     "transmission": _joints, "tendons": _tendons, "wrench": _wrench, "turning": _ball_free, "between": _between,
-    "crank": _crank, "adhesion": _adhesion,
+    "crank": _crank, "adhesion": _nowhere, "pivot": _nowhere,
 }  # fmt: skip
 
 
@@ -195,7 +195,7 @@ class DriveEffects:
     """Effects of drives in a step: torque by velocity coordinate, wrenches by link, and implicit damping.
 
     `adhesion` is the adhesion force of a link at its contacts, by name of the link; `dry` dry friction by velocity
-    coordinate, a constraint of the joint.
+    coordinate, a constraint of the joint; `pivots` are points with whether they are held, 0 or 1.
     """
 
     torque: dict[int, Any] = field(default_factory=dict)
@@ -203,6 +203,7 @@ class DriveEffects:
     implicit: list[ImplicitRow] = field(default_factory=list)
     adhesion: dict[str, Any] = field(default_factory=dict)
     dry: dict[int, Any] = field(default_factory=dict)
+    pivots: list[tuple[Pivot, Any]] = field(default_factory=list)
 
     def add(self, row: SparseRow, force: Any) -> None:
         """Add a force along a row."""
@@ -217,7 +218,9 @@ class DriveEffects:
         if not is_zero(force.dry):
             (dof,) = transmission.row
             self.dry[dof] = force.dry
-        if drive.adhesion is not UNSET:
+        if drive.pivot is not UNSET:
+            self.pivots.append((drive.pivot, force.torque))
+        elif drive.adhesion is not UNSET:
             self.adhesion[drive.adhesion] = self.adhesion.get(drive.adhesion, 0.0) + force.torque
         elif transmission.wrench is None or not by_wrench:
             self.add(transmission.row, force.torque)
