@@ -225,13 +225,14 @@ def go1_text(asset: Path, seed: int, truth: dict[str, float] | None = None, *, w
             continue
         joint.armature, joint.frictionloss = 0.006, drawn(f"{joint.name}.friction", 0.1, 0.4, 0.2)
         joint.damping = [drawn(f"{joint.name}.damping", 0.05, 0.3, 0.1), 0, 0]
+        truth[f"actuator.{joint.name}.kd"], truth[f"{joint.name}.armature"] = 1.5, joint.armature
         kp, kd = 60.0 * drawn(f"actuator.{joint.name}.kp", 0.75, 1.0, 1.0), 1.5
         truth[f"actuator.{joint.name}.kp"] *= 60.0
         motor = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
         motor.set_to_position(kp=kp, kv=kd)
         if worn:
             motor.dyntype = mujoco.mjtDyn.mjDYN_FILTEREXACT
-            motor.dynprm[0] = truth[f"actuator.{joint.name}.lag"] = 0.012
+            motor.dynprm[0] = truth["motors.lag"] = 0.012
         motor.forcerange, motor.forcelimited = [-23.7, 23.7], 1
     return spec.to_xml()
 

@@ -245,15 +245,17 @@ def fit(args: argparse.Namespace, one: StandIn, data: Path, settings: Adaptation
         if before is not None:
             fitting.consider(before)
         fitting.run()
-        off: dict[str, list[float]] = {}
+        alike: dict[str, list[tuple[float, float]]] = {}
         for k, coordinate in enumerate(fitting.space.coordinates):
             value, true = float(coordinate.value(fitting.x[k])), one.truth.get(coordinate.name)
-            if coordinate.name.startswith("actuator.") and true is not None:
-                off.setdefault(coordinate.name.rpartition(".")[2], []).append(value / true - 1.0)
-            elif coordinate.name.startswith(("payload", "contact", "motors", "base.mass")):
+            if coordinate.name.startswith(("payload", "contact", "motors", "base.mass")):
                 print(f"  {coordinate.name:28} {value:10.4g}" + ("" if true is None else f"  true {true:.4g}"))
-        for what, shares in off.items():
-            print(f"  {what}: off by {np.abs(shares).mean():.1%} (mean {np.mean(shares):+.1%})", flush=True)
+            elif true is not None:
+                alike.setdefault(coordinate.name.rpartition(".")[2], []).append((value, true))
+        for what, pairs in alike.items():
+            found, true = np.array(pairs).T
+            shares = f"off by {np.abs(found / true - 1.0).mean():.1%} (mean {(found / true - 1.0).mean():+.1%})"
+            print(f"  {what}: {shares}, {found.mean():.4g} for {true.mean():.4g}", flush=True)
     assert fitting is not None
     own_errors(args, one, fitting.current(), estimates.store)
 

@@ -3,6 +3,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 import torch
 from torch import Tensor
@@ -10,13 +11,15 @@ from torch import Tensor
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.estimate import ERRORS, smooth_base
+from neurodyn.estimate.base_estimate import MountingEstimate
 from neurodyn.estimate.chain import ChainEquations
 from neurodyn.estimate.inertial import inertial_errors, spins
+from neurodyn.estimate.shared import SharedEquations
 from neurodyn.estimate.smoother import BaseProblem
 from neurodyn.estimate.standing import standing_residuals
 from neurodyn.estimate.track import SIZE, BaseTrack
 from neurodyn.geometry import rotation
-from tests.estimate.tripod import SETTINGS, hop, model
+from tests.estimate.tripod import IMU, SETTINGS, hop, model
 
 
 def _problem() -> tuple[BaseProblem, BaseTrack]:
@@ -119,6 +122,61 @@ def test_the_chain_solves_and_inverts_as_dense_algebra_does():
         torch.testing.assert_close(chain.solve()[run].flatten(), -inverse @ jacobian.T @ residual)
         blocks = torch.stack([inverse[t * n : t * n + n, t * n : t * n + n] for t in range(frames)])
         torch.testing.assert_close(chain.covariance()[run], blocks)
+
+
+def test_unknowns_that_frames_share_are_those_of_dense_algebra():
+    generator = torch.Generator().manual_seed(2)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    runs, frames, n, m = 2, 4, 3, 2
+    own, between = (drawn(runs, frames, 5), drawn(runs, frames, 5, n)), (drawn(runs, 3, 2), *drawn(2, runs, 3, 2, n))
+    slopes = [[drawn(runs, frames, 5), drawn(runs, 3, 2)] for _ in range(m)]
+    off, deviations = drawn(m), torch.tensor([0.5, 2.0], dtype=torch.float64)
+    chain = SharedEquations(runs, frames, n)
+    chain.add(*own)
+    chain.couple(*between)
+    step = chain.step(slopes, off, deviations)
+    jacobian = torch.zeros(runs, frames * 5 + 6, runs, frames * n, dtype=torch.float64)
+    by, right = [], []
+    for run in range(runs):
+        for t in range(frames):
+            jacobian[run, 5 * t : 5 * t + 5, run, n * t : n * t + n] = own[1][run, t]
+        for t in range(frames - 1):
+            rows = slice(5 * frames + 2 * t, 5 * frames + 2 * t + 2)
+            jacobian[run, rows, run, n * t : n * t + n] = between[1][run, t]
+            jacobian[run, rows, run, n * t + n : n * t + 2 * n] = between[2][run, t]
+        right.append(torch.cat([own[0][run].flatten(), between[0][run].flatten()]))
+        by.append(torch.stack([torch.cat([a[run].flatten(), b[run].flatten()]) for a, b in slopes], -1))
+    whole = torch.cat([jacobian.flatten(2).flatten(0, 1), torch.cat(by)], 1)
+    prior = torch.cat([torch.zeros(m, runs * frames * n), torch.diag(1.0 / deviations)], 1)
+    found = -torch.linalg.lstsq(torch.cat([whole, prior]), torch.cat([*right, off / deviations])).solution
+    torch.testing.assert_close(step.shared, found[-m:])
+    torch.testing.assert_close(step.states.flatten(), found[:-m])
+    least = torch.linalg.inv(torch.cat([whole, prior]).T @ torch.cat([whole, prior]))[-m:, -m:]
+    assert (step.covariance.diagonal() >= least.diagonal()).all()
+
+
+def test_an_imu_that_sits_elsewhere_and_is_turned_is_found():
+    runs, truths = zip(*(hop(3.0, seed) for seed in range(3)), strict=True)
+    off = torch.tensor([-0.02, 0.02, 0.02, 0.05, -0.06, 0.04], dtype=torch.float64)
+    said = MountingEstimate(off, torch.eye(6)).on(IMU)
+    wrong = msgspec.structs.replace(SETTINGS, imu=said)
+    free = msgspec.structs.replace(wrong, imu_place_noise=0.05, imu_turn_noise=0.1)
+    estimate = smooth_base(model(), list(runs), free)
+    assert estimate.mounting is not None
+    back = estimate.mounting.on(said)
+    assert back.position == pytest.approx(IMU.position, abs=0.01)
+    turned = rotation.multiply(
+        *(torch.tensor(q, dtype=torch.float64) for q in (back.quaternion, [-x for x in IMU.quaternion[:3]] + [0.8]))
+    )
+    assert float(rotation.logarithm(turned).norm()) < 0.015
+    assert float(estimate.mounting.covariance.diagonal().sqrt()[:3].max()) < 0.005
+    for which, most in ((estimate, 0.02), (smooth_base(model(), list(runs), wrong), 1.0)):
+        errors = [errors_of(run, truth)[0] for run, truth in zip(which, truths, strict=True)]
+        assert sum(errors) / 3 < most
+    assert sum(errors) / 3 > 0.08
 
 
 def errors_of(run, truth) -> tuple[float, float, float]:

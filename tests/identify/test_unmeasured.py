@@ -12,12 +12,23 @@ from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import StoreHeader, episode_table
 from neurodyn.data.store import Store
+from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.batch import State, Trajectory
+from neurodyn.dynamics.hybrid.artifact import HYBRID
+from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel, mean_force
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.estimate import ERRORS, BaseEstimate, EstimatedRun
 from neurodyn.identify import adapt, identify
-from neurodyn.identify.base_states import FREE, EstimateDoubt, sensors_on_base, with_base, with_one_mass
+from neurodyn.identify.base_states import (
+    FREE,
+    BaseEstimates,
+    EstimateDoubt,
+    sensors_on_base,
+    split_mounting,
+    with_base,
+    with_one_mass,
+)
 from neurodyn.identify.fit.intervals import moves_of_starts
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, Noise
@@ -264,6 +275,40 @@ def hopped(tmp_path_factory):
     own = StoreHeader(spec=robot.spec, source="log", streams=streams, base="unmeasured", runs=("a", "b", "c"))
     table = episode_table(lengths, run=[0, 1, 2], split=[0, 1, 2])
     return folder / "robot", Store(own, both[:, :-10].copy(), table, measured=both[:, -10:].copy())
+
+
+def test_where_an_imu_sits_is_found_if_nobody_says_so_or_it_is_asked_for():
+    streams = (MEANS, ATTITUDE)
+    assert split_mounting(("*.damping",), header(streams), {}) == (("*.damping",), True)
+    declared = {"unit": msgspec.structs.replace(IMU, stream="imu")}
+    assert split_mounting(("knee.damping",), header(streams), declared) == (("knee.damping",), False)
+    asked = ("unit.turn.z", "knee.damping", "unit.position")
+    assert split_mounting(asked, header(streams), declared) == (("knee.damping",), True)
+
+
+def test_a_found_place_of_an_imu_is_told_kept_and_the_models(hopped, tmp_path):
+    robot, store = hopped
+    said = msgspec.structs.replace(tripod.IMU, position=(0.05, -0.02, 0.05))
+    estimates = BaseEstimates(store, {"imu": said}, mounting=True)
+    estimates.update(tripod.model())
+    found = {one.name: one for one in estimates.quantities()}
+    assert list(found) == [f"imu.{what}.{x}" for what in ("position", "turn") for x in "xyz"]
+    assert found["imu.position.x"].nominal == 0.05
+    for axis, true in zip("xyz", tripod.IMU.position, strict=True):
+        assert found[f"imu.position.{axis}"].value == pytest.approx(true, abs=0.008)
+    assert estimates.store.header.sensors["imu"].position == estimates.remounted["imu"].position
+    assert set(estimates.remounted) == {"imu", "attitude"}
+    estimates.write(tmp_path)
+    again = BaseEstimates(store, {"imu": said}, mounting=True)
+    again.read(tmp_path)
+    assert again.remounted == estimates.remounted
+    assert again.quantities() == estimates.quantities()
+    model = declared_hybrid(robot)
+    model.sensors = estimates.remounted
+    HYBRID.save(tmp_path / "run", model)
+    loaded = load_model(str(tmp_path / "run"))
+    assert loaded.robot is not None
+    assert loaded.robot.sensors["imu"] == estimates.remounted["imu"]
 
 
 @pytest.mark.slow

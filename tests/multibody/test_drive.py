@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.description.drive import NUMBERS, Drive
+from neurodyn.core.description.drive import DRIVE_KINDS, NUMBERS, Drive
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
@@ -43,7 +43,7 @@ def mechanism(drive: Drive) -> Mechanism:
 
 
 def spec(drive: Drive) -> StateSpec:
-    command = "target" if drive.kind == "pd" else "torque"
+    command = DRIVE_KINDS[drive.kind].command
     return msgspec.structs.replace(machines.spec(mechanism(drive), ("wheel",), DT), control_kind=command)
 
 
@@ -115,6 +115,18 @@ def test_a_lag_is_of_first_order():
     time = np.arange(30 * SUBSTEPS) * STEP + STEP
     torque = (1.0 - np.exp(-time / lag)).reshape(30, SUBSTEPS).mean(1)
     np.testing.assert_allclose(qd[2:], impulse(torque), rtol=1e-7)
+
+
+def test_a_servo_lags_behind_its_command_and_not_behind_its_own_motion():
+    lag, drive = 0.03, Drive(kind="servo", kp=2.0, kd=5.0)
+    _, slow = roll(engine(msgspec.structs.replace(drive, lag=lag)), [0.0, *[1.0] * 10])
+    time, qd, q = np.arange(10 * SUBSTEPS) * STEP + STEP, 0.0, 0.0
+    velocities = []
+    for command in 1.0 - np.exp(-time / lag):  # kp and kd are implicit in the velocity, as without lag
+        qd = (INERTIA * qd + STEP * drive.kp * (command - q)) / (INERTIA + STEP * drive.kd)
+        q += STEP * qd
+        velocities.append(qd)
+    np.testing.assert_allclose(slow[2:], velocities[SUBSTEPS - 1 :: SUBSTEPS], rtol=1e-6)
 
 
 def test_a_spring_has_the_frequency_of_two_inertias_and_keeps_momentum():

@@ -6,8 +6,10 @@ from abc import abstractmethod
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
 from torch import Tensor, nn
 
+from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State, Window
@@ -25,6 +27,7 @@ class LearnedDynamics(nn.Module, Dynamics):
     Attributes:
         declaration: Name of the robot, or absolute path of its declaration.
         training_range: Range of motion in the training data; None if unknown.
+        sensors: Sensors that sit otherwise than declared, as a log told.
     """
 
     differentiable = True
@@ -39,11 +42,15 @@ class LearnedDynamics(nn.Module, Dynamics):
         super().__init__()
         self.spec = spec
         self.declaration = spec.robot if declaration is None else locate(declaration)
+        self.sensors: dict[str, Sensor] = {}
 
     @property
     def robot(self) -> Robot | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The declaration of the robot; None if it cannot be found."""
-        return self._robot
+        """The declaration of the robot, with its sensors where they sit; None if it cannot be found."""
+        known = self._robot
+        if known is None or not self.sensors:
+            return known
+        return msgspec.structs.replace(known, sensors=known.sensors | self.sensors)
 
     @cached_property
     def _robot(self) -> Robot | None:

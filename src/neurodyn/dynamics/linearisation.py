@@ -94,6 +94,16 @@ def velocity_gradients(
     return after, _along_freedoms(spec, state.q, gradient)
 
 
+def frame_after(
+    dynamics: Dynamics, state: State, torque: Tensor, environment: Environment | None, memory: Tensor | None = None
+) -> State:
+    """Return the states after a frame; arguments as in `velocity_gradients`."""
+    if isinstance(dynamics, Compiled) and state.q.is_cpu:
+        return dynamics.differentiated_frame(state, torque, environment, memory)[0]
+    with torch.no_grad():
+        return dynamics.step(dynamics.begin(state, environment), state, Control(torque=torque))[1].state
+
+
 @runtime_checkable
 class Compiled(Protocol):
     """Dynamics that differentiate a frame for many seeds at once."""

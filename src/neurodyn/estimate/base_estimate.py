@@ -4,9 +4,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
+import msgspec
+import torch
 from torch import Tensor
 
+from neurodyn.core.description.sensors import Sensor
 from neurodyn.estimate.robust import ModelScatter
+from neurodyn.geometry import rotation
 
 ERRORS = (
     *(f"turn.{x}" for x in "xyz"), *(f"linear.{x}" for x in "xyz"), "height", *(f"angular.{x}" for x in "xyz"),
@@ -53,6 +57,31 @@ class EstimatedRun:
         return self.covariance[:, index, index].sqrt()
 
 
+MOUNTING = tuple(f"{what}.{x}" for what in ("position", "turn") for x in "xyz")
+"""Names of the numbers of a mounting: place of an IMU [m] and a rotation vector of its axes [rad], in the base's."""
+
+
+@dataclass(frozen=True)
+class MountingEstimate:
+    """How an IMU is mounted other than its declaration says.
+
+    Attributes:
+        change: Numbers `MOUNTING`, shape [6].
+        covariance: Of them, shape [6, 6].
+    """
+
+    change: Tensor
+    covariance: Tensor
+
+    def on(self, sensor: Sensor) -> Sensor:
+        """Return a sensor that is mounted on the IMU, or is it, as it is."""
+        turned = rotation.multiply(
+            rotation.exponential(self.change[3:]), torch.tensor(sensor.quaternion, dtype=torch.float64)
+        )
+        x, y, z = (a + b for a, b in zip(sensor.position, self.change[:3].tolist(), strict=True))
+        return msgspec.structs.replace(sensor, position=(x, y, z), quaternion=tuple(turned.tolist()))
+
+
 @dataclass(frozen=True)
 class BaseEstimate:
     """States of a floating base along the runs of a log.
@@ -62,12 +91,14 @@ class BaseEstimate:
         shapes: Names of the shapes in `EstimatedRun.contacts`.
         errors: Names of the coordinates of the covariances.
         scatter: How far the model was trusted; None if it was not used.
+        mounting: How the IMU is mounted other than said; None if that was not asked.
     """
 
     runs: tuple[EstimatedRun, ...]
     shapes: tuple[str, ...]
     errors: tuple[str, ...] = ERRORS
     scatter: ModelScatter | None = None
+    mounting: MountingEstimate | None = None
 
     def __getitem__(self, index: int) -> EstimatedRun:
         return self.runs[index]

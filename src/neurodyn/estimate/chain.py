@@ -48,9 +48,8 @@ class ChainEquations:
         """
         squared = residual.square().sum(-1)
         loss = student_loss(squared, residual.shape[-1]) if robust else 0.5 * squared
-        weight = student_weights(squared, residual.shape[-1]) if robust else torch.ones_like(squared)
-        if valid is not None:
-            loss, weight = loss * valid, weight * valid
+        weight = weights_of(residual, valid, robust=robust)
+        loss = loss if valid is None else loss * valid
         self.cost += loss.sum(1)
         weighted = jacobian * weight[..., None, None]
         self._gradient += (weighted * residual[..., None]).sum(-2)
@@ -74,16 +73,20 @@ class ChainEquations:
 
     def solve(self) -> Tensor:
         """Return the errors that minimise the sum of squares, shape [runs, frames, size]."""
+        return -self.solve_for(self._gradient[..., None])[..., 0]
+
+    def solve_for(self, right: Tensor) -> Tensor:
+        """Return what the equations' matrix takes to some right sides, shape [runs, frames, size, k]."""
         factors, gains = self._eliminate()
-        rest = [self._gradient[:, 0, :, None]]
+        rest = [right[:, 0]]
         for t, gain in enumerate(gains, 1):
-            rest.append(self._gradient[:, t, :, None] - gain.mT @ rest[-1])
-        step = -torch.cholesky_solve(rest[-1], factors[-1])
+            rest.append(right[:, t] - gain.mT @ rest[-1])
+        step = torch.cholesky_solve(rest[-1], factors[-1])
         steps = [step]
         for t in range(len(gains) - 1, -1, -1):
-            step = -torch.cholesky_solve(rest[t], factors[t]) - gains[t] @ step
+            step = torch.cholesky_solve(rest[t], factors[t]) - gains[t] @ step
             steps.append(step)
-        return torch.stack(steps[::-1], 1)[..., 0]
+        return torch.stack(steps[::-1], 1)
 
     def covariance(self) -> Tensor:
         """Return the covariance of each frame's errors, shape [runs, frames, size, size]."""
@@ -107,3 +110,10 @@ class ChainEquations:
             factor = torch.linalg.cholesky(diagonal[:, t] - beside.mT @ gains[-1])
             factors.append(factor)
         return factors, gains
+
+
+def weights_of(residual: Tensor, valid: Tensor | None, *, robust: bool) -> Tensor:
+    """Return the weights of residuals [runs, frames, k] in least squares, shape [runs, frames]."""
+    squared = residual.square().sum(-1)
+    weight = student_weights(squared, residual.shape[-1]) if robust else torch.ones_like(squared)
+    return weight if valid is None else weight * valid

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from neurodyn.dynamics.batch import Control, Environment, State
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.dynamics.linearisation import velocity_gradients
+from neurodyn.dynamics.linearisation import frame_after, velocity_gradients
 from neurodyn.estimate.inertial import InertialSteps, spins, strapdown
 from neurodyn.estimate.sensed import SensedBatch
 from neurodyn.estimate.settings import ImuMounting
@@ -98,7 +98,7 @@ class FrameModel:
         That is what the IMU says beyond the model's prediction in free flight, in which legs move the base too.
         """
         raised = replace(track, height=track.height + LIFT)
-        beyond = self.residuals(raised, inertial, sensed, memories).residual[..., :3].norm(dim=-1) / inertial.dt
+        beyond = self.values(raised, inertial, sensed, memories)[..., :3].norm(dim=-1) / inertial.dt
         return torch.cat([beyond, beyond[:, -1:]], 1)
 
     def errors(self, track: BaseTrack, inertial: InertialSteps, sensed: SensedBatch, carry: Any) -> tuple[Tensor, Any]:
@@ -126,21 +126,35 @@ class FrameModel:
         residual = torch.cat([gained, predicted[..., 3:6] - later, predicted[..., 6:] - sensed.qd[:, 1:]], -1)
         return residual, quaternions, later, force
 
+    def on(self, mounting: ImuMounting) -> "FrameModel":
+        """Return the predictions for an IMU at another place."""
+        return FrameModel(self._dynamics, mounting, self._environment)
+
+    def _given(
+        self, track: BaseTrack, inertial: InertialSteps, sensed: SensedBatch, memories: Tensor | None
+    ) -> tuple[Dynamics, State, Tensor, Environment, Tensor | None]:
+        """Return what predictions of all frames depend on: states, controls, environment and memory."""
+        runs, frames = sensed.q.shape[:2]
+        states = states_of(track, sensed, spins(track, inertial.spin, self._mounting), self.arms(track.quaternion))
+        now = torch.arange(runs * frames).view(runs, frames)[:, :-1].flatten()
+        memory = None if memories is None else memories.flatten(0, 1)
+        return self._dynamics, states.rows(now), sensed.control[:, :-1].flatten(0, 1), self._environment, memory
+
+    def values(self, track: BaseTrack, inertial: InertialSteps, sensed: SensedBatch, memories: Tensor | None) -> Tensor:
+        """Return predictions minus readings without derivatives, shape [runs, frames - 1, nv]."""
+        after = frame_after(*self._given(track, inertial, sensed, memories))
+        return self._beside(after.qd.unflatten(0, (len(sensed.q), -1)), track, inertial, sensed)[0]
+
     def residuals(
         self, track: BaseTrack, inertial: InertialSteps, sensed: SensedBatch, memories: Tensor | None
     ) -> ModelResiduals:
         """Return predictions minus readings."""
         runs, frames = sensed.q.shape[:2]
         nv = self._dynamics.spec.nv
-        arm, spin = self.arms(track.quaternion), spins(track, inertial.spin, self._mounting)
-        states = states_of(track, sensed, spin, arm)
-        now = torch.arange(runs * frames).view(runs, frames)[:, :-1].flatten()
-        state = states.rows(now)
-        control = sensed.control[:, :-1].flatten(0, 1)
-        memory = None if memories is None else memories.flatten(0, 1)
-        after, rows = velocity_gradients(self._dynamics, state, control, self._environment, memory)
+        after, rows = velocity_gradients(*self._given(track, inertial, sensed, memories))
         rows, predicted = (x.unflatten(0, (runs, frames - 1)) for x in (rows, after.qd))
         residual, quaternions, later, force = self._beside(predicted, track, inertial, sensed)
+        arm, spin = self.arms(track.quaternion), spins(track, inertial.spin, self._mounting)
         to_base, arm_later = self._mounting.matrix, self.arms(quaternions)
         swung = torch.linalg.cross(later, arm_later)
         # Columns of the model: place, rotation, joints, then velocity of the centre of mass, spin, joints.

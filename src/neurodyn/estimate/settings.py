@@ -11,6 +11,7 @@ from torch import Tensor
 
 from neurodyn.core.config import Config, require_numbers
 from neurodyn.core.description.sensors import Sensor, Stream
+from neurodyn.geometry import rotation
 from neurodyn.geometry.rotation import quaternion_matrix
 
 
@@ -55,6 +56,8 @@ class EstimationSettings(Config, frozen=True):
         magnetometer_noise: Of the heading by a magnetometer [rad], if its sensor declares none.
         beside: Sensors of the base beside its IMU, by the names of their streams.
         rounds: Gauss-Newton steps with the model; 0 for a smoother without.
+        imu_place_noise: How far the IMU may sit from where it is said to [m], along each axis; 0 for exactly there.
+        imu_turn_noise: How far it may be turned [rad]; 0 for as said. The smoother finds both; the filter takes them.
     """
 
     imu: Sensor | None = None
@@ -77,9 +80,16 @@ class EstimationSettings(Config, frozen=True):
     magnetometer_noise: float = 0.05
     beside: dict[str, SensorBeside] = msgspec.field(default_factory=dict)
     rounds: int = 12
+    imu_place_noise: float = 0.0
+    imu_turn_noise: float = 0.0
 
     def __post_init__(self) -> None:
         require_numbers(self)
+
+    @property
+    def mounting_free(self) -> bool:
+        """Whether the place and the turn of the IMU are found."""
+        return self.imu_place_noise > 0.0 and self.imu_turn_noise > 0.0
 
     @classmethod
     def on_board(cls, sensors: Mapping[str, Sensor]) -> "EstimationSettings":
@@ -108,3 +118,8 @@ class ImuMounting:
             torch.tensor(sensor.position, dtype=torch.float64),
             torch.tensor(quaternion_matrix(sensor.quaternion), dtype=torch.float64),
         )
+
+    def moved(self, change: Tensor) -> "ImuMounting":
+        """Return the place moved [m] and turned [rad], both along axes of the base, by a vector of six numbers."""
+        turn = rotation.matrix(rotation.exponential(change[3:]))
+        return ImuMounting(self.position + change[:3], turn @ self.matrix)

@@ -11,7 +11,7 @@ Unknown in every frame are orientation, velocity, height and biases of the IMU (
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch import Tensor
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.estimate.base_estimate import ERRORS, BaseEstimate, EstimatedRun
+from neurodyn.estimate.base_estimate import ERRORS, MOUNTING, BaseEstimate, EstimatedRun, MountingEstimate
 from neurodyn.estimate.beside_imu import BaseMoment, residuals_beside
 from neurodyn.estimate.chain import ChainEquations
 from neurodyn.estimate.inertial import InertialSteps, inertial_errors, spins, upright
@@ -28,6 +28,7 @@ from neurodyn.estimate.robust import ModelScatter, persistence, scatter_of, shar
 from neurodyn.estimate.sensed import SensedBatch, SensedRun
 from neurodyn.estimate.sensed_logs import sensed_runs
 from neurodyn.estimate.settings import EstimationSettings, ImuMounting
+from neurodyn.estimate.shared import ResidualRows, SharedEquations, SharedStep
 from neurodyn.estimate.standing import LegPoints, estimable_points, standing_residuals
 from neurodyn.estimate.track import ACCELEROMETER, GYROSCOPE, HEIGHT, SIZE, TURN, VELOCITY, BaseTrack, skew
 from neurodyn.geometry import rotation
@@ -35,6 +36,10 @@ from neurodyn.geometry import rotation
 _LEG_ROUNDS = 6
 _ON_GROUND = 5e-3
 """Height of a point below which it touches [m]."""
+_MOUNTINGS, _AFTER_MOUNTING, _SETTLED = 20, 2, 0.5
+"""Most steps of an IMU's place and turn, steps of the states after each, and the size [deviations] of the last."""
+_STEP, _FARTHEST = 1e-3, 0.1
+"""Step of differences by place and turn, and the longest step of them [m, rad]."""
 _LONGEST = (0.5, 0.05)
 """Longest step of a velocity [m/s] and a height [m]."""
 
@@ -152,8 +157,16 @@ class BaseProblem:
         self, track: BaseTrack, begun: BaseTrack, contacts: ContactKnowledge, trust: ModelScatter | None = None
     ) -> ChainEquations:
         """Return the linearised estimation around a track that began from another; with the model, if it is trusted."""
-        settings, valid = self.settings, self.sensed.valid
         chain = ChainEquations(*track.height.shape, size=SIZE)
+        self._fill(chain, track, begun, contacts, trust)
+        return chain
+
+    def _fill(
+        self, chain: ChainEquations | ResidualRows, track: BaseTrack, begun: BaseTrack, contacts: ContactKnowledge,
+        trust: ModelScatter | None,
+    ) -> None:  # fmt: skip
+        """Add the residuals of the estimation; derivatives by the model are left out where they are not used."""
+        settings, valid = self.settings, self.sensed.valid
         given = track, self.inertial, self.mounting, settings, self.model.gravity
         residual, here, following = inertial_errors(*given).whitened()
         chain.couple(residual * valid[:, 1:, None], here, following)  # rows that only pad a run follow its last one
@@ -170,21 +183,45 @@ class BaseProblem:
         for residual, jacobian in residuals_beside(moment, self.sensed.beside, settings.beside):
             chain.add(residual, jacobian, valid, robust=True)
         if trust is not None:
-            residual, jacobian = self._scaled(track, contacts.memories)
+            slopes = isinstance(chain, ChainEquations)
+            residual, jacobian = self._scaled(track, contacts.memories, slopes=slopes)
             whole = (0, 0, 0, 1)  # the last frame has no prediction
             residual, jacobian = trust.whiten(residual, jacobian)
             residual = torch.nn.functional.pad(residual, whole)
             chain.add(residual, torch.nn.functional.pad(jacobian, (0, 0, *whole)), self._predicted, robust=True)
-        return chain
 
     def with_model(self, track: BaseTrack, begun: BaseTrack, contacts: ContactKnowledge) -> BaseEstimate:
         """Return the estimate with the model, starting from one without."""
         trust = self._trust(track, contacts.memories)
+        track, chain, trust = self._improved(track, begun, contacts, trust, self.settings.rounds, first=True)
+        if not self.settings.mounting_free:
+            return self.estimate(track, chain.covariance(), trust)
+        problem, moved = self, torch.zeros(len(MOUNTING), dtype=torch.float64)
+        found = self.mounting_step(moved, track, begun, contacts, trust)
+        for _ in range(_MOUNTINGS):
+            moved = moved + found.shared.clamp(-_FARTHEST, _FARTHEST)
+            problem, track = self.remounted(moved), track.moved(_limited(found.states))
+            trust = problem._trust(track, contacts.memories)  # the scatter was that of the wrong place
+            track, chain, trust = problem._improved(track, begun, contacts, trust, _AFTER_MOUNTING)
+            found = problem.mounting_step(moved, track, begun, contacts, trust)
+            if (found.shared.abs() < _SETTLED * found.covariance.diagonal().sqrt()).all():
+                break
+        mounting = MountingEstimate(moved, found.covariance)
+        return replace(problem.estimate(track, chain.covariance(), trust), mounting=mounting)
+
+    def _improved(
+        self, track: BaseTrack, begun: BaseTrack, contacts: ContactKnowledge, trust: ModelScatter, rounds: int,
+        *, first: bool = False,
+    ) -> tuple[BaseTrack, ChainEquations, ModelScatter]:  # fmt: skip
+        """Return a track after Gauss-Newton steps, its equations, and the trust in the model.
+
+        In the `first` such steps, the scatter was that of the legs' estimate, and is found again.
+        """
         chain = self.equations(track, begun, contacts, trust)
         step, length = _limited(chain.solve()), torch.ones(len(self.sensed.lengths), dtype=torch.float64)
-        for index in range(self.settings.rounds):
+        for index in range(rounds):
             candidate = track.moved(length[:, None, None] * step)
-            if index in (1, 3):  # the scatter was that of the legs' estimate
+            if first and index in (1, 3):
                 track, trust = candidate, self._trust(candidate, contacts.memories)
                 chain = self.equations(track, begun, contacts, trust)
                 step = _limited(chain.solve())
@@ -195,7 +232,29 @@ class BaseProblem:
             length = torch.where(better, (2.0 * length).clamp_max(1.0), 0.4 * length)
             chain = tried.where(better, chain)
             step = torch.where(better[:, None, None], _limited(chain.solve()), step)
-        return self.estimate(track, chain.covariance(), trust)
+        return track, chain, trust
+
+    def remounted(self, change: Tensor) -> "BaseProblem":
+        """Return the estimation with an IMU that is moved and turned by numbers `MOUNTING`."""
+        mounting = self.mounting.moved(change)
+        return replace(self, mounting=mounting, model=self.model.on(mounting))
+
+    def mounting_step(
+        self, moved: Tensor, track: BaseTrack, begun: BaseTrack, contacts: ContactKnowledge, trust: ModelScatter
+    ) -> SharedStep:
+        """Return how the IMU is mounted otherwise than here, where it is `moved` from where it is said to be."""
+        chain = SharedEquations(*track.height.shape, size=SIZE)
+        self._fill(chain, track, begun, contacts, trust)
+        slopes = []
+        for change in _STEP * torch.eye(len(MOUNTING), dtype=torch.float64):
+            ahead, behind = ResidualRows(), ResidualRows()
+            self.remounted(change)._fill(ahead, track, begun, contacts, trust)
+            self.remounted(-change)._fill(behind, track, begun, contacts, trust)
+            pairs = zip(ahead.residuals, behind.residuals, strict=True)
+            slopes.append([(a - b) / (2.0 * _STEP) for a, b in pairs])
+        settings = self.settings
+        deviations = [*[settings.imu_place_noise] * 3, *[settings.imu_turn_noise] * 3]
+        return chain.step(slopes, moved, torch.tensor(deviations, dtype=torch.float64))
 
     def estimate(self, track: BaseTrack, covariance: Tensor, scatter: ModelScatter | None = None) -> BaseEstimate:
         """Return an estimate from a track and the covariance of its errors, shape [runs, frames, SIZE, SIZE]."""
@@ -241,14 +300,18 @@ class BaseProblem:
         """Whether the next row is one of the run's, shape [runs, frames]."""
         return torch.cat([self.sensed.valid[:, 1:], torch.zeros(len(self.sensed.lengths), 1, dtype=torch.bool)], 1)
 
-    def _scaled(self, track: BaseTrack, memories: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Return the model's residuals and derivatives, as they would be in free flight."""
-        seen = self.model.residuals(track, self.inertial, self.sensed, memories)
+    def _scaled(self, track: BaseTrack, memories: Tensor | None, *, slopes: bool = True) -> tuple[Tensor, Tensor]:
+        """Return the model's residuals and derivatives (or zeros), as they would be in free flight."""
+        given = track, self.inertial, self.sensed, memories
         factor = share_of_flight(self.inertial.felt[:, :-1, None])
+        if not slopes:
+            residual = self.model.values(*given) * factor
+            return residual, residual.new_zeros(*residual.shape, SIZE)
+        seen = self.model.residuals(*given)
         return seen.residual * factor, seen.jacobian * factor[..., None]
 
     def _trust(self, track: BaseTrack, memories: Tensor | None) -> ModelScatter:
-        residual, _ = self._scaled(track, memories)
+        residual, _ = self._scaled(track, memories, slopes=False)
         valid = self.sensed.valid[:, 1:]
         settings, count = self.settings, residual.shape[-1] - 6
         floor = [settings.accelerometer_noise * self.inertial.dt] * 3 + [settings.gyroscope_noise] * 3

@@ -8,7 +8,7 @@ of their run.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -24,7 +24,10 @@ from neurodyn.data.header import StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.estimate import BaseEstimate, EstimationSettings, smooth_base
+from neurodyn.estimate.base_estimate import MOUNTING, MountingEstimate
+from neurodyn.identify.result import IdentifiedParameter, InPriorDeviations
 from neurodyn.identify.settings import IdentificationSettings
+from neurodyn.identify.unknowns.quantities import matching
 from neurodyn.identify.unknowns.search_space import MASS_SCALE, PAYLOAD
 
 _BASE = ("imu", "gyroscope", "accelerometer", "orientation")
@@ -81,14 +84,26 @@ def sensors_on_base(header: StoreHeader, declared: Mapping[str, Sensor]) -> dict
     return sensors
 
 
-def estimate_base(
-    dynamics: HybridDynamics, store: Store, sensors: Mapping[str, Sensor], doubt: "EstimateDoubt"
-) -> Store:
-    """Return a log with the states of its base as the model and the sensors tell them; see `with_base`."""
-    imu = next((sensor for sensor in sensors.values() if sensor.kind == "imu"), None)
-    known = replace(store, header=msgspec.structs.replace(store.header, sensors=dict(sensors)))
-    estimate = smooth_base(dynamics, known, EstimationSettings(imu=imu))
-    return with_base(store, estimate, sensors, doubt)
+def split_mounting(
+    asked: Sequence[str], header: StoreHeader, declared: Mapping[str, Sensor]
+) -> tuple[tuple[str, ...], bool]:
+    """Return the quantities that are asked for but those of the IMU's place and turn, and whether these are free.
+
+    They are if a name or pattern asks for one of them ("imu.turn.z"), or if nobody says where the IMU sits.
+    """
+    names = [name for name, one in sensors_on_base(header, declared).items() if one.kind == "imu"]
+    quantities = [f"{name}.{what}" for name in names for what in MOUNTING]
+    told = {sensor.stream or name for name, sensor in declared.items()}
+    own = [one for one in asked if matching(one, quantities)]
+    free = bool(own) or any(one.kind == "imu" and one.name not in told for one in header.streams)
+    return tuple(one for one in asked if one not in own), free
+
+
+def moved_sensors(sensors: Mapping[str, Sensor], mounting: MountingEstimate | None) -> dict[str, Sensor]:
+    """Return sensors with what sits in the IMU's unit where that was found to sit."""
+    if mounting is None:
+        return dict(sensors)
+    return {name: mounting.on(one) if one.kind in _BASE else one for name, one in sensors.items()}
 
 
 @dataclass(frozen=True)
@@ -159,6 +174,10 @@ def _remove_biases(rows: np.ndarray, header: StoreHeader, spin: np.ndarray, forc
 
 _STATE = "base"
 """Name of the state of an estimated base in a run."""
+_PLACE, _TURN, _FARTHEST = 0.05, 0.1, 8.0
+"""Prior deviations of an IMU's place [m] and turn [rad], and how many of them it may be off."""
+_REACH = 1.645
+"""Deviations to each end of a 90 % interval."""
 _SETTLED = 0.1
 """Change of the base's velocity between two estimates, as a share of the first such change, that settles them."""
 
@@ -169,20 +188,28 @@ class BaseEstimates:
     Attributes:
         logged: The log.
         sensors: Where its sensors sit, by name.
+        mounting: How the IMU is mounted otherwise than declared; None if that is not free.
         store: The log with the latest estimate; as logged before there is one.
         changes: Mean change of the base's velocity by each estimate but the first [m/s].
     """
 
-    def __init__(self, logged: Store, declared: Mapping[str, Sensor]) -> None:
-        """Prepare estimates; errors: see `sensors_on_base`."""
+    def __init__(self, logged: Store, declared: Mapping[str, Sensor], *, mounting: bool = False) -> None:
+        """Prepare estimates, with the `mounting` of the IMU free or as declared; errors: see `sensors_on_base`."""
         self.logged = self.store = logged
-        self.sensors = sensors_on_base(logged.header, declared)
+        self.sensors = self._said = sensors_on_base(logged.header, declared)
+        imu = next((sensor for sensor in self.sensors.values() if sensor.kind == "imu"), None)
+        place, turn = (_PLACE, _TURN) if mounting else (0.0, 0.0)
+        self._settings = EstimationSettings(imu=imu, imu_place_noise=place, imu_turn_noise=turn)
+        self.mounting: MountingEstimate | None = None
         self.changes: list[float] = []
 
     def update(self, dynamics: HybridDynamics) -> Store:
         """Estimate the base by a model, and return the log with it."""
         before, first = self.store, self.store is self.logged
-        self.store = estimate_base(dynamics, self.logged, self.sensors, _FIRST if first else _LATER)
+        known = replace(self.logged, header=msgspec.structs.replace(self.logged.header, sensors=self._said))
+        estimate = smooth_base(dynamics, known, self._settings)
+        self.mounting, self.sensors = estimate.mounting, moved_sensors(self._said, estimate.mounting)
+        self.store = with_base(self.logged, estimate, self.sensors, _FIRST if first else _LATER)
         if not first:
             self.changes.append(_change(before, self.store))
         return self.store
@@ -191,6 +218,11 @@ class BaseEstimates:
     def streams(self) -> set[str]:
         """Streams of the log that are compared."""
         return {sensor.stream or name for name, sensor in self.sensors.items()}
+
+    @property
+    def remounted(self) -> dict[str, Sensor]:
+        """Sensors that sit otherwise than declared."""
+        return {name: one for name, one in self.sensors.items() if one != self._said[name]}
 
     @property
     def settled(self) -> bool:
@@ -202,14 +234,42 @@ class BaseEstimates:
         store, tree = self.store, dict[str, torch.Tensor]()
         for name in ("frames", "measured", "spread"):
             tree[name] = torch.from_numpy(np.asarray(getattr(store, name)))
+        if self.mounting is not None:
+            tree |= {f"mounting.{name}": value for name, value in vars(self.mounting).items()}
         artifacts.write_tree(run / "state", _STATE, tree)
 
     def read(self, run: Path) -> Store:
         """Return the log with the estimate that was saved in the state of a run."""
         tree = artifacts.read_tree(run / "state", _STATE)
+        mounting = [
+            tree.pop(name) for name in (f"mounting.{one.name}" for one in fields(MountingEstimate)) if name in tree
+        ]
+        self.mounting = MountingEstimate(*mounting) if mounting else None
+        self.sensors = moved_sensors(self._said, self.mounting)
         header = msgspec.structs.replace(self.logged.header, base="estimated", sensors=self.sensors)
         self.store = replace(self.logged, header=header, **{name: value.numpy() for name, value in tree.items()})
         return self.store
+
+    def quantities(self) -> list[IdentifiedParameter]:
+        """Return place and turn of the IMU with their 90 % intervals, if they are free."""
+        if self.mounting is None:
+            return []
+        name, imu = next((name, one) for name, one in self._said.items() if one.kind == "imu")
+        nominal = [*imu.position, 0.0, 0.0, 0.0]
+        widths, units = [_PLACE] * 3 + [_TURN] * 3, ["m"] * 3 + ["rad"] * 3
+        deviations = _LATER.widening * self.mounting.covariance.diagonal().sqrt()
+        found = zip(MOUNTING, nominal, self.mounting.change.tolist(), deviations.tolist(), widths, units, strict=True)
+        return [
+            IdentifiedParameter(
+                name=f"{name}.{what}", nominal=said, value=said + change, unit=unit,
+                interval=[said + change - _REACH * size, said + change + _REACH * size],
+                in_prior=InPriorDeviations(
+                    value=change / width, bounds=[-_FARTHEST, _FARTHEST], declared=0.0,
+                    interval=[(change - _REACH * size) / width, (change + _REACH * size) / width],
+                ),
+            )
+            for what, said, change, size, width, unit in found
+        ]  # fmt: skip
 
 
 def _change(before: Store, after: Store) -> float:

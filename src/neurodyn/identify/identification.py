@@ -33,7 +33,7 @@ from neurodyn.dynamics.artifact import load_simulator
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
-from neurodyn.identify.base_states import BaseEstimates, with_one_mass
+from neurodyn.identify.base_states import BaseEstimates, split_mounting, with_one_mass
 from neurodyn.identify.confidence.certainty import (
     Certainty,
     certainty,
@@ -184,8 +184,10 @@ class _Identification:
         declared = FitModel.declared(problem.robot, problem.name, settings, recorded, part_count(problem.store.header))
         stated = stated_gains(problem.robot, problem.store.header, settings.drives)
         declared = replace(declared, stated={one: value for one, value in stated.items() if one in declared.nominal})
-        quantities, asked = declared.nominal, problem.parameters
+        quantities, asked, mounting = declared.nominal, problem.parameters, False
+        sensors = {**problem.robot.sensors, **settings.sensors}
         if problem.store.header.base != "measured":
+            asked, mounting = split_mounting(asked, problem.store.header, sensors)
             self.settings = settings = with_one_mass(settings, declared.mechanism, asked)
         coupled = bool(settings.quantities) or is_coupled(problem.robot, declared.mechanism, quantities, asked)
         self.sensing = LogSensors.of(
@@ -221,7 +223,7 @@ class _Identification:
         self.estimates = None
         if self.logged.header.base != "measured":
             self._require_stages()
-            self.estimates = BaseEstimates(self.logged, {**problem.robot.sensors, **settings.sensors})
+            self.estimates = BaseEstimates(self.logged, sensors, mounting=mounting)
         elif settings.sensors and settings.stages:
             raise InputError(
                 "sensors are given, but a fit in stages compares states where the base is measured; valid: "
@@ -254,6 +256,7 @@ class _Identification:
         """Save a model, which takes the commands of the declared robot."""
         own = model if self.problem.robot is self.declared else model.with_drives(self.declared.drives)
         assert own is not None  # no network sees the log's targets
+        own.sensors = {} if self.estimates is None else self.estimates.remounted
         HYBRID.save(self.out, own)
 
     def run(self, resume: bool) -> Identification:
@@ -470,7 +473,7 @@ class _Identification:
         residuals, analysis = searched.residuals, known.analysis
         if self.fitting is None and (text := warning(analysis)) is not None:
             self.warnings.append(f"at the solution, {text}")
-        parameters = self._identified(fit)
+        parameters = [*self._identified(fit), *([] if self.estimates is None else self.estimates.quantities())]
         figures = IdentificationFigures(
             robot=self.problem.robot.name, kind=fit.dynamics.kind, parameters=parameters,
             converged=known.convergence.converged, reason=known.convergence.reason,

@@ -29,8 +29,9 @@ def with_motors(robot: Robot, store: Store) -> Robot:
     """
     drives = with_supplies(as_logged(robot, store.header).drives, robot.actuated, store.header.parameters)
     return with_lag(
-        msgspec.structs.replace(robot, drives=drives), longest=longest_delay(store.header.delays.get(CONTROL))
-    )
+        msgspec.structs.replace(robot, drives=drives), longest=longest_delay(store.header.delays.get(CONTROL)),
+        servos=robot.spec.floating,
+    )  # fmt: skip
 
 
 def with_supplies(drives: Mapping[str, Drive], joints: Collection[str], recorded: Collection[str]) -> dict[str, Drive]:
@@ -83,10 +84,12 @@ def with_named_motors(robot: Robot, asked: Sequence[str]) -> Robot:
     return with_lag(robot, named) if named else robot
 
 
-def with_lag(robot: Robot, joints: Collection[str] | None = None, longest: float = LONGEST_DELAY) -> Robot:
+def with_lag(
+    robot: Robot, joints: Collection[str] | None = None, longest: float = LONGEST_DELAY, *, servos: bool = False
+) -> Robot:
     """Return a robot with a drive on some driven joints (None: on all), with a lag and room for a delay.
 
-    `longest` is the longest delay [s] of drives that declare none.
+    `longest` is the longest delay [s] of drives that declare none. `servos` says whether those, too, get a lag.
     """
     drives: dict[str, Drive] = {}
     for name in robot.actuated:
@@ -97,14 +100,9 @@ def with_lag(robot: Robot, joints: Collection[str] | None = None, longest: float
         if drive.constrains:
             drives[name] = drive
             continue
-        law = DRIVE_KINDS[drive.kind]
-        if law.damping is not None and not _pushes(drive):  # a lag would make its damping explicit
-            drives[name] = msgspec.structs.replace(
-                drive, longest_delay=drive.longest_delay or max(longest, drive.longest_held_delay)
-            )
-            continue
+        lags = servos or DRIVE_KINDS[drive.kind].damping is None or _pushes(drive)
         drives[name] = msgspec.structs.replace(
-            drive, lag=0.0 if drive.lag is None else drive.lag,
+            drive, lag=0.0 if drive.lag is None and lags else drive.lag,
             longest_delay=(
                 max(longest, drive.longest_held_delay) if drive.longest_delay is None else drive.longest_delay
             ),

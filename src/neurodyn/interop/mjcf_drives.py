@@ -90,7 +90,7 @@ def torque_trails(identified: IdentifiedRobot, joint: str) -> float:
     held = 0.0
     if drive.updates is not UNSET and step and frame:
         held = max(0.0, 0.5 * (frame / drive.updates - step))
-    return held + (drive.lag or 0.0)
+    return held + (0.0 if drive.lags_command else drive.lag or 0.0)
 
 
 def smaller_armature(identified: IdentifiedRobot, joint: str) -> float:

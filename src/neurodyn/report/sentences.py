@@ -72,6 +72,7 @@ KINDS: tuple[QuantityKind, ...] = (
     QuantityKind("payload.*.mass", "payload", "on", _carries),
     QuantityKind("payload.*", "place of the payload", ""),
     QuantityKind("motors.delay", "delay of commands", "", _late),
+    QuantityKind("motors.lag", "lag of commands", ""),
     QuantityKind("actuator.*.delay", "delay of commands", "to"),
     QuantityKind("contact.friction", "friction of the floor", ""),
     QuantityKind("contact.*", "softness of the floor", ""),

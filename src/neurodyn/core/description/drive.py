@@ -90,7 +90,8 @@ class Drive(Config, frozen=True):
     velocity_limit: float | None = None
     """No-load speed, where that line reaches zero [rad/s]."""
     lag: float | None = None
-    """Time constant of a first-order lag of the torque [s]; None for none."""
+    """Time constant of a first-order lag [s]: of the torque, or of the command of a "servo" or "affine" drive, whose
+    own stiffness and damping stay at once; None for none."""
     coulomb: float = 0.0
     """Coulomb friction of motor and gear [N m]; without a spring it adds to JOINT.friction."""
     viscous: float = 0.0
@@ -235,6 +236,11 @@ class Drive(Config, frozen=True):
     def longest_held_delay(self) -> float:
         """Longest delay that the model can hold in memory [s]."""
         return 2.0 * self.delay if self.longest_delay is None else self.longest_delay
+
+    @property
+    def lags_command(self) -> bool:
+        """Whether its lag is that of the command, because its damping is implicit in a step."""
+        return self.lag is not None and DRIVE_KINDS[self.kind].damping is not None
 
     @property
     def remembers(self) -> bool:

@@ -15,6 +15,7 @@ from neurodyn.core.config import Config
 from neurodyn.core.description.mechanism import Fingerprint, Mechanism
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.training_range import TrainingRange
@@ -48,6 +49,7 @@ class HybridSpec(Config, frozen=True):
         fingerprint: The articulation that it was taken from; None if unknown.
         scene: The default ground; None for free space.
         training_range: Range of motion in the data of the identification; None if unknown.
+        sensors: Sensors that sit otherwise than declared, as the log told.
     """
 
     state: StateSpec
@@ -55,6 +57,7 @@ class HybridSpec(Config, frozen=True):
     fingerprint: Fingerprint | None = None
     scene: Scene | None = None
     training_range: TrainingRange | None = None
+    sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
 
 
 def build_hybrid(config: HybridConfig, spec: HybridSpec, *, threads: int = 1) -> HybridDynamics:
@@ -63,7 +66,7 @@ def build_hybrid(config: HybridConfig, spec: HybridSpec, *, threads: int = 1) ->
         spec.state, spec.mechanism, config.engine, config.parameters, spec.fingerprint, spec.scene,
         declaration=config.robot, threads=threads,
     )  # fmt: skip
-    model.training_range = spec.training_range
+    model.training_range, model.sensors = spec.training_range, spec.sensors
     return model
 
 
@@ -73,7 +76,7 @@ def describe(model: HybridDynamics) -> tuple[HybridConfig, HybridSpec]:
     config = HybridConfig(kind="hybrid", engine=engine, parameters=model.physical.specs, robot=model.declaration)
     spec = HybridSpec(
         state=model.spec, mechanism=model.mechanism, fingerprint=model.fingerprint, scene=model.scene,
-        training_range=model.training_range,
+        training_range=model.training_range, sensors=model.sensors,
     )  # fmt: skip
     return config, spec
 

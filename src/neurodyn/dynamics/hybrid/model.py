@@ -326,6 +326,7 @@ class HybridDynamics(LearnedDynamics):
                 model.physical.raw[row] = self.physical.raw[names.index(parameter.name)]
         model.weights.copy_(self.weights)
         model.training_range, model.compute_device = self.training_range, self.compute_device
+        model.sensors = self.sensors
         return model.requires_grad_(False).eval().to(self.device)
 
     def frame_inputs(

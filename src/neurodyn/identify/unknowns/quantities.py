@@ -55,6 +55,8 @@ _ADDED = 0.3
 """Prior deviation of quantities outside of the default set, as a share of their size."""
 DELAY = "motors.delay"
 """The delay of all motors, one coordinate."""
+LAG = "motors.lag"
+"""The lag of all servos' commands, one coordinate: their firmware is the same, and damping trades for it."""
 LIMITS = (".lower", ".upper")
 """Suffixes of the names of joint limits."""
 
@@ -202,9 +204,9 @@ def default_coordinates(
     Masses by limb; centres and inertias of a free body without joints, whose drag counts too, and of robots without
     motors; a payload of a floating base, or of the link of a joint `carrier`; friction, damping, armature and
     limits of each joint; gain, lag and encoder offset of each motor, and stiffness and damping of its controller; one
-    delay; friction and softness of the floor. Static friction of motors in excess of the dry one is excluded: a fit
-    finds some even if there is none (3 N m
-    in the worn ant), and it reduces no held-out error, neither of that ant at 60 Hz nor of a Go2 at 200 Hz.
+    delay, and one lag of all servos; friction and softness of the floor. Static friction of motors in excess of the dry
+    one is excluded: a fit finds some even if there is none (3 N m in the worn ant), and it reduces no held-out error,
+    neither of that ant at 60 Hz nor of a Go2 at 200 Hz.
     """
     round_numbers = {link.joint.name for link in mechanism.links if _is_round(link.mass)}
     coordinates = [
@@ -408,9 +410,11 @@ def effort(robot: Robot, mechanism: Mechanism, index: int) -> float:
 
 
 def _drive_coordinates(robot: Robot, declared: Mapping[str, float]) -> list[Coordinate]:
-    coordinates, delayed, spare = [], [], {}
+    coordinates, delayed, lagging, spare = [], [], [], {}
     for name in robot.actuated:
         begin = f"actuator.{name}"
+        if name in robot.drives and robot.drives[name].lags_command:
+            lagging.append(f"{begin}.lag")
         # Stiffness and gain of a controller are one number to any log; an affine law has others that scale with both.
         affine = name in robot.drives and robot.drives[name].per_command is not UNSET
         spare[name] = "kp" if affine else "gain" if f"{begin}.kp" in declared else ""
@@ -419,6 +423,8 @@ def _drive_coordinates(robot: Robot, declared: Mapping[str, float]) -> list[Coor
             ("lag", 1.0, _LAG, "s"),
         ):  # fmt: skip
             quantity = f"{begin}.{what}"
+            if quantity in lagging:
+                continue
             if quantity in declared and what != spare[name] and declared[quantity] + size > 0.0:
                 coordinates.append(
                     Coordinate(
@@ -438,6 +444,8 @@ def _drive_coordinates(robot: Robot, declared: Mapping[str, float]) -> list[Coor
             )  # fmt: skip
         if f"{begin}.delay" in declared:
             delayed.append(f"{begin}.delay")
+    if lagging:
+        coordinates.append(Coordinate(LAG, declared[lagging[0]], 1.0, _LAG, quantities=tuple(lagging), unit="s"))
     if delayed:
         reach = min(robot.drives[name.split(".")[1]].longest_held_delay for name in delayed)
         coordinates.append(

@@ -117,6 +117,8 @@ def drive_torque(
         command = define(f"error.{joint.name}", arctan2(sin(error), cos(error)) if wraps else error)
     if drive.command_range is not UNSET:
         command = _within(command, drive.command_range)
+    if drive.lags_command:
+        command = _lagged(command, f"{name} lag", number, memory, step)
     if drive.state is not UNSET:
         command = _activation(drive.state, number, name, memory, joint, command, step)
     if joint.period is not None:
@@ -132,15 +134,13 @@ def drive_torque(
     if drive.force_range is not UNSET:
         torque = _within(torque, drive.force_range)
     damping: Any = 0.0
-    if law.damping is not None and drive.lag is None and not drive.elastic and drive.updates is UNSET:
+    if law.damping is not None and not drive.elastic and drive.updates is UNSET:
         damping = number("gain") * law.damping(number, command, q, qd)
         damping = damping if drive.supply is UNSET else _switch(number("supply"), damping)
         if torque is not free:  # no damping at a limit, as in MuJoCo
             damping = select_less(absolute(torque - free), 1e-12, damping, 0.0)
-    if drive.lag is not None:
-        before = memory.recall(f"{name} lag", torque)
-        torque = before + (1.0 - exp(-step / (number("lag") + 1e-9))) * (torque - before)
-        memory.keep(f"{name} lag", torque)
+    if drive.lag is not None and not drive.lags_command:
+        torque = _lagged(torque, f"{name} lag", number, memory, step)
     dry = dry_friction(drive, number, motor.qd, torque, joint.load)
     torque = torque - number("viscous") * motor.qd
     if joint.sticks and not drive.elastic:
@@ -148,9 +148,17 @@ def drive_torque(
     torque = torque - smooth_friction(dry, motor.qd)
     if not drive.elastic:
         return DriveForce(torque, damping)
-    implicit = drive.encoder == "motor" and law.damping is not None and drive.lag is None and drive.updates is UNSET
+    implicit = drive.encoder == "motor" and law.damping is not None and drive.updates is UNSET
     resisting = number("gain") * law.damping(number, command, q, qd) if implicit and law.damping is not None else 0.0
     return DriveForce(motor.moved(torque, step, resisting))
+
+
+def _lagged(value: Any, name: str, number: Number, memory: StepMemory, step: float) -> Any:
+    """Return a value behind a drive's first-order lag at the end of a step."""
+    before = memory.recall(name, value)
+    value = before + (1.0 - exp(-step / (number("lag") + 1e-9))) * (value - before)
+    memory.keep(name, value)
+    return value
 
 
 def _beyond_band(law: DriveLaw, command: Any, q: Any, band: Any) -> Any:
