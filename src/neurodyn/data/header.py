@@ -18,7 +18,7 @@ from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.drive_tables import drives_of_controller
 from neurodyn.core.description.mechanism import Fingerprint, Mechanism
-from neurodyn.core.description.scene import Scene
+from neurodyn.core.description.scene import Scene, Vector3
 from neurodyn.core.description.sensors import Sensor, Stream, stream_columns
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
@@ -168,6 +168,16 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         if CONTROL in self.delays:
             return self.delays[CONTROL].applied
         return float((self.notes.get("alignment") or {}).get("chosen", 0.0))
+
+    @property
+    def base_com(self) -> Vector3:
+        """Point of a floating base, in its frame, that its linear velocity is that of [m]; the origin if unknown."""
+        if self.contact_points is not None:
+            return self.contact_points.base_com
+        if self.fingerprint is None or not self.spec.floating:
+            return (0.0, 0.0, 0.0)
+        x, y, z = self.fingerprint.bodies[0].com
+        return (x, y, z)
 
     @property
     def findings(self) -> list[Finding]:

@@ -72,7 +72,7 @@ def _blocks(spec: StateSpec) -> tuple[tuple[str, int, int], ...]:
 
 @lru_cache(maxsize=64)
 def _continuous(spec: StateSpec, device: torch.device) -> Tensor:
-    return torch.tensor(spec.continuous, device=device)
+    return torch.tensor(spec.continuous, dtype=torch.bool, device=device)
 
 
 class Coordinates(nn.Module):

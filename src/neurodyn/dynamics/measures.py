@@ -156,6 +156,8 @@ BASELINES: Registry[Baseline] = Registry(
 
 def displace(spec: StateSpec, q: Positions, tangent: Velocities) -> Positions:
     """Return positions [..., nq] at the `position_difference` `tangent` [..., nv] [m or rad] from `q`."""
+    if not spec.joints:
+        return tangent
     parts = []
     for joint, place in zip(spec.joints, spec.places, strict=True):
         here, shift = q[..., place.q], tangent[..., place.qd]

@@ -51,7 +51,8 @@ from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
-from neurodyn.robots.data import as_logged, on_declared_ground, open_measured_data, open_robot_data
+from neurodyn.robots.base_channels import open_measured_data
+from neurodyn.robots.data import as_logged, on_declared_ground, open_robot_data
 from neurodyn.sim.simulators import has_simulator
 
 CARRIED = "log.h5"

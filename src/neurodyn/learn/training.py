@@ -31,7 +31,8 @@ from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.learn.world_model.settings import WorldSettings, load_world_finetuning, load_world_settings
 from neurodyn.learn.world_model.train import finetune_world_model, require_log, train_world_model
 from neurodyn.robots import Robot, load, locate
-from neurodyn.robots.data import as_logged, open_measured_data, open_robot_data
+from neurodyn.robots.base_channels import open_measured_data
+from neurodyn.robots.data import as_logged, open_robot_data
 
 Planned = tuple[TrainingPlan, Mixture]
 

@@ -13,14 +13,12 @@ from msgspec import UNSET
 from neurodyn.core.config import read_config, read_plain
 from neurodyn.core.description.drive import Drive
 from neurodyn.core.description.scene import IDENTITY
-from neurodyn.core.description.sensors import Sensor, Stream, places_of
-from neurodyn.core.description.spec import Channel, StateSpec
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, choices, notice, unknown, unreadable
 from neurodyn.data.commands import DeclaredCommands
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, require_format
 from neurodyn.data.readers.draft import infer_map
-from neurodyn.data.readers.floating import rotate
 from neurodyn.data.readers.logs import open_data
 from neurodyn.data.row_layout import RowLayout
 from neurodyn.data.store import IN_MEMORY, Store
@@ -29,8 +27,6 @@ from neurodyn.robots.declaration import Robot
 from neurodyn.robots.listing import load, names
 
 _Field = Literal["q", "qd", "control"]
-_XYZ = ("x", "y", "z")
-_SPINS = ("imu", "gyroscope")
 
 
 def open_robot_data(
@@ -112,71 +108,6 @@ def _with_ground(store: Store, robot: Robot) -> Store:
         return store
     header = msgspec.structs.replace(store.header, scene=moved_scene(scene, Path(robot.folder)))
     return dataclasses.replace(store, header=header)
-
-
-def open_measured_data(robot: Robot, data: str | Path, *, memory: int = IN_MEMORY) -> Store:
-    """Open `--data` for a world model: a store of any measurements, or a log; see `open_robot_data`.
-
-    What is not tracked of a base gives way to what its sensors say (`with_sensed_channels`).
-    """
-    store = open_robot_data(robot, data, base=False) if is_log(Path(data)) else Store.open(data, memory=memory)
-    return with_sensed_channels(robot, store, str(data)) if store.header.base == "unmeasured" else store
-
-
-def with_sensed_channels(robot: Robot, store: Store, where: str) -> Store:
-    """Return a log of an unmeasured base as world models learn it: joints, and what sensors say of the base.
-
-    In place of the pose stand channels in axes of the base: its angular velocity, the direction of gravity and, with
-    odometry, its linear velocity. Nothing is estimated.
-
-    Raises:
-        InputError: It has no gyroscope or no attitude, or rows without their readings.
-    """
-    header = store.header
-    declared = dict(robot.sensors) | header.sensors
-    sensors = {one.stream or name: one for name, one in declared.items()}
-    spin = next((one for one in header.streams if one.kind in _SPINS), None)
-    attitude = next((one for one in header.streams if one.kind == "orientation"), None)
-    if spin is None or attitude is None or store.measured is None:
-        kinds = ", ".join(f"{one.name} ({one.kind})" for one in header.streams) or "none"
-        raise InputError(
-            f"{where}: its base is unmeasured, and a world model needs its angular velocity and the direction of "
-            f"gravity; its streams are {kinds}; valid: a gyroscope or imu, and an orientation"
-        )
-    imu = sensors.get(spin.name, Sensor(kind=spin.kind))
-
-    def read(stream: Stream) -> np.ndarray:
-        assert store.measured is not None
-        return np.asarray(store.measured, float)[:, places_of(stream, header.streams)]
-
-    angular = _in_base(imu, read(spin)[:, :3])
-    own = sensors.get(attitude.name, Sensor(kind="orientation", quaternion=imu.quaternion))
-    to_sensor = read(attitude) * [-1.0, -1.0, -1.0, 1.0]  # from the world
-    down = rotate(to_sensor, np.broadcast_to([0.0, 0.0, -1.0], (len(to_sensor), 3)))
-    parts = {("base_angular_velocity", "rad/s"): angular, ("projected_gravity", "1"): _in_base(own, down)}
-    if (way := next((one for one in header.streams if one.kind == "odometry"), None)) is not None:
-        sensor = sensors.get(way.name, Sensor(kind="odometry"))
-        velocity = _in_base(sensor, read(way)[:, :3]) - np.cross(angular, np.array(sensor.position))
-        parts = {("base_linear_velocity", "m/s"): velocity, **parts}
-    channels = np.concatenate(list(parts.values()), 1)
-    for column, name in zip(channels.T, (f"{name}.{x}" for name, _ in parts for x in _XYZ), strict=True):
-        if not np.isfinite(column).all():
-            raise InputError(
-                f"{where}: {name} has no reading in {int((~np.isfinite(column)).sum())} of {len(column)} rows; valid: "
-                "sensors that read in every frame"
-            )
-    joints = tuple(joint for joint in header.spec.joints if joint.kind != "free")
-    described = tuple(Channel(f"{name}.{x}", unit, "base") for name, unit in parts for x in _XYZ)
-    spec = msgspec.structs.replace(header.spec, joints=joints, channels=described, contacts=())
-    rows = [store.q[:, 7:], store.qd[:, 6:], store.control, channels]
-    frames = np.concatenate([np.asarray(part, np.float32) for part in rows], 1)
-    plain = msgspec.structs.replace(header, spec=spec, streams=(), sensors={}, base="measured", mechanism=None)
-    return dataclasses.replace(store, header=plain, frames=frames, measured=None, spread=None)
-
-
-def _in_base(sensor: Sensor, vectors: np.ndarray) -> np.ndarray:
-    """Return vectors [N, 3] in axes of the base that are in those of a sensor."""
-    return rotate(np.broadcast_to(np.array(sensor.quaternion), (len(vectors), 4)), vectors)
 
 
 def declared_ranges(spec: StateSpec) -> dict[str, dict[str, tuple[float, float]]]:

@@ -12,7 +12,7 @@ from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.learn.training import train
 from neurodyn.robots import load
-from neurodyn.robots.data import open_measured_data
+from neurodyn.robots.base_channels import open_measured_data
 from tests.estimate import tripod
 from tests.learn.world_model.test_train import QUICK
 

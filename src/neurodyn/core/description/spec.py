@@ -223,7 +223,7 @@ class StateSpec(Config, HasJoints, frozen=True):
     "velocity" of a joint with prescribed motion; or "command" of the robot's own actuators, each in its own unit."""
 
     def __post_init__(self) -> None:
-        require(bool(self.joints), "joints", "empty", "at least one")
+        require(bool(self.joints or self.channels), "joints", "empty", "at least one, or channels")
 
     @property
     def q_names(self) -> tuple[str, ...]:

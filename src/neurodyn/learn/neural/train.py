@@ -15,7 +15,6 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_config
 from neurodyn.core.description.drive import combine_drives
 from neurodyn.core.description.mechanism import Mechanism
-from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.shape_contacts import ShapeContact
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError, notice
@@ -146,7 +145,7 @@ def train(job: TrainingJob[Settings]) -> TrainState:
         write_bundle(robot, job.out / ROBOT)
     header = mixture.header
     spec = msgspec.structs.replace(header.spec, contacts=())  # the model senses the ground instead
-    coordinates = Coordinates(spec, _base_com(header))
+    coordinates = Coordinates(spec, header.base_com)
     samples = _transitions(mixture, coordinates)
     base, mechanism = known_base(settings, header)
     if going_on:
@@ -155,7 +154,7 @@ def train(job: TrainingJob[Settings]) -> TrainState:
         qd, dq, dqd = _changes(build_base(spec, mechanism, base), coordinates, samples)
         encoding = fit_encoding(
             spec, qd, dq, dqd, base=base, mechanism=mechanism, invariant=invariant_columns(robot),
-            velocity_products=settings.velocity_products, base_com=_base_com(header), layout=header.contact_points,
+            velocity_products=settings.velocity_products, base_com=header.base_com, layout=header.contact_points,
             margin=None if robot.contact_points is None else robot.contact_points.margin,
             touching=_touching(header, settings), conditions=fitted_conditions(mixture),
         )  # fmt: skip
@@ -302,16 +301,6 @@ def _fit_statistics(model: NeuralDynamics, samples: list[_Transitions]) -> None:
 def _touching(header: StoreHeader, settings: Settings) -> Sequence[ShapeContact]:
     """Return the pairs of touching shapes if a network uses their distances as inputs."""
     return (header.mechanism.shape_contacts or ()) if header.mechanism and settings.object_contacts else ()
-
-
-def _base_com(header: StoreHeader) -> Vector3:
-    """Return the centre of mass of a floating base in its body frame [m]."""
-    if header.contact_points is not None:
-        return header.contact_points.base_com
-    if header.fingerprint is None or not header.spec.floating:
-        return (0.0, 0.0, 0.0)
-    x, y, z = header.fingerprint.bodies[0].com
-    return (x, y, z)
 
 
 def _scale(samples: list[_Transitions]) -> LossScale:

@@ -96,12 +96,13 @@ def require_log(robot: Robot, store: Store) -> None:
     The log's channels, contacts, rate and kind of control may differ. It may lack the floating base, in place of which
     logs have channels.
     """
-    theirs, mine = store.header.spec, robot.spec
+    theirs, joints = store.header.spec, robot.spec.joints
     if not any(joint.kind == "free" for joint in theirs.joints):
-        mine = msgspec.structs.replace(mine, joints=tuple(joint for joint in mine.joints if joint.kind != "free"))
+        joints = tuple(joint for joint in joints if joint.kind != "free")
     mine = msgspec.structs.replace(
-        mine, dt=theirs.dt, channels=theirs.channels, contacts=theirs.contacts, control_kind=theirs.control_kind
-    )
+        robot.spec, joints=joints, dt=theirs.dt, channels=theirs.channels, contacts=theirs.contacts,
+        control_kind=theirs.control_kind,
+    )  # fmt: skip
     require_data(robot, store, mine)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.verdict import Finding, of_data
+from neurodyn.core.verdict import Finding, of_data, of_persistence
 from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.store import Store
@@ -17,6 +17,7 @@ from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import Window
 from neurodyn.dynamics.conditions import world_parameters
 from neurodyn.dynamics.guard import Fault, FaultHistory, report
+from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.dynamics.rollout_errors import Ranking, RolloutErrors, beside_baselines
 from neurodyn.dynamics.rollouts import ControlSequence, RolloutBatch, context_of, follow, truth_of
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, MemberForecasts, WorldModel
@@ -315,8 +316,16 @@ class WorldValidation:
 
     @torch.no_grad()
     def beside_baselines(self, model: WorldModel) -> list[Finding]:
-        """Judge the model beside trivial baselines on the held-out windows."""
-        return beside_baselines(self._compare(model, self._batch))
+        """Judge the model beside trivial baselines on the held-out windows; without joints, all columns together."""
+        compared = self._compare(model, self._batch)
+        if model.spec.joints:
+            return beside_baselines(compared)
+        mine, theirs = (
+            float((one.columns.abs() / model.state_scale)[one.finite][..., model.varying].mean())
+            for one in (compared, compared.baseline(PERSISTENCE))
+        )
+        seconds = compared.frames * model.spec.dt
+        return [of_persistence(mine, theirs, f"error in standard deviations up to {seconds:.3g} s ahead")]
 
     @torch.no_grad()
     def calibrate(self, model: WorldModel) -> None:

@@ -42,7 +42,8 @@ from neurodyn.policy.online_learning.settings import OnlineSettings
 from neurodyn.policy.settings import RANDOM, STILL
 from neurodyn.report.identification import write_identification
 from neurodyn.robots import Robot
-from neurodyn.robots.data import on_declared_ground, open_measured_data, open_robot_data
+from neurodyn.robots.base_channels import open_measured_data
+from neurodyn.robots.data import on_declared_ground, open_robot_data
 from neurodyn.tasks import Task
 
 _SIZE, _FINETUNE = "small", "finetune"

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""World models of the board's real robots: errors beside its other models, coverage, and motions that they refuse.
+
+Each is an ensemble of GRUs, trained on the runs of a row of benchmarks/board.py for --minutes of CPU time with the
+settings `world-model-small`, whose memory is what the board lets a model read. Forecasts start at the board's starts.
+Coverage is the share of measured joint positions, or velocities of a base, within the band of 90 %, whose width is
+calibrated on validation runs. A base's pose is integrated from its forecast velocities.
+
+A row is measured once and kept in --keep; docs/real-robots.md has the table, with the column `adapt` of its first one.
+
+    python benchmarks/world_board.py --data LOGS --keep world-board --page docs/real-robots.md
+"""
+
+import shutil
+import time
+from pathlib import Path
+
+import msgspec
+import torch
+from torch import Tensor
+
+from _board_page import cell, read_table, what
+from _common import commit, require, result_parser, single_thread, write_result
+from board import ROBOTS, ROWS, SHARED, STARTS, command, prepared
+from neurodyn.core import read_json, write_json
+from neurodyn.data import Split, Store
+from neurodyn.data.windows import Windows, select_windows
+from neurodyn.dynamics import State, Trajectory, WorldModel
+from neurodyn.dynamics.measures import BASELINES
+from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.dynamics.rollouts import recorded_environments, roll_along, truth_of
+from neurodyn.dynamics.world_model.base_path import with_base_path
+from neurodyn.dynamics.world_model.model import WORLD_MODEL
+from neurodyn.learn.requests import TrainRequest
+from neurodyn.learn.run_folder import TrainingJob
+from neurodyn.learn.training import plan_training
+from neurodyn.learn.world_model.settings import load_world_settings
+from neurodyn.learn.world_model.train import train_world_model
+from neurodyn.robots import load as load_robot
+from neurodyn.robots.base_channels import open_measured_data
+
+NAMES = ("go2", "aliengo", "z1", "so101", "xl330", "crazyflie", "ricmonk", "acromonk")
+BAND = 1.6449
+"""Half width of a band of 90 % [standard deviations]."""
+BEGIN, END = "<!-- world models: written by benchmarks/world_board.py -->", "<!-- end of world models -->"
+
+
+def main() -> None:
+    """Measure rows that are not kept, and write the table."""
+    parser = result_parser(__doc__)
+    parser.add_argument("--only", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME")
+    parser.add_argument("--data", type=Path, default=SHARED, help="folder of the logs")
+    parser.add_argument("--keep", type=Path, default=Path("world-board"), help="folder of logs, runs and rows")
+    parser.add_argument("--minutes", type=float, default=1.5, help="CPU time of a training")
+    parser.add_argument("--again", action="store_true", help="measure rows again; trained models are kept")
+    parser.add_argument("--page", type=Path, help="write the table there")
+    asked = parser.parse_args()
+    single_thread()
+    rows: dict[str, dict] = {}
+    for name in asked.only:
+        kept = asked.keep / name / "world.json"
+        if asked.again or not kept.is_file():
+            write_json(kept, measured(name, asked.data, asked.keep / name, asked.minutes))
+        rows[name] = read_json(kept)
+        print(name, rows[name], flush=True)
+    if asked.page is not None:
+        write_page(asked.page, rows)
+    figures = {
+        f"{name}_{group}_{seconds:g}s": errors[k]
+        for name, row in rows.items()
+        for group, errors in row["at"]["world model"].items()
+        for k, seconds in enumerate(row["seconds"])
+    }
+    write_result(asked.json, "world-board", figures, {})
+
+
+def measured(name: str, data: Path, keep: Path, minutes: float) -> dict:
+    """Train a world model on a row's log if none is kept, and measure it on the test runs."""
+    row, folder, run = ROWS[name], ROBOTS / name, keep / "world-model"
+    keep.mkdir(parents=True, exist_ok=True)
+    log, file = prepared(row, data, keep / f"{name}.npz"), keep / f"{name}.h5"
+    if not file.is_file():
+        told = command("import", str(log), "--reader", str(folder / "map.yaml"), "--out", str(file), fresh=file)
+        require(file.is_file(), told)
+    robot, whole = load_robot(folder), Store.open(file)
+    frames = [max(1, round(s / robot.dt)) for s in row.seconds]
+    longest = int(whole.lengths[whole.episodes(Split.TEST)].max())
+    past = min(row.past, longest - frames[-1])
+    began = time.process_time()
+    if not (run / "model").is_dir():
+        train(name, file, run, past, frames[-1], minutes)
+    seconds = time.process_time() - began
+    model, store = WORLD_MODEL.load(run), open_measured_data(robot, file)
+    windows = select_windows(whole, Split.TEST, past + frames[-1], most=STARTS, moving=row.moving).after(past)
+    seen = windows_of(store, windows, past, frames[-1])
+    path, truth = forecast(model, store, seen), truth_of(seen)
+    own = path
+    if whole.header.spec.floating:
+        own = with_base_path(model.spec, State(windows.q[:, 0], windows.qd[:, 0]), path, whole.header.base_com)
+    errors = {"world model": RolloutErrors(whole.header.spec, own, truth_of(windows))}
+    errors |= {one: errors["world model"].baseline(one) for one in BASELINES}
+    return {
+        "commit": commit(), "seconds": list(row.seconds), "starts": windows.count, "cpu_s": seconds,
+        "at": {one: errors_.by_group(frames) for one, errors_ in errors.items()},
+        "finite": errors["world model"].finite_fraction,
+        "coverage": [coverage(model, path, truth, frame) for frame in frames],
+        "refused": refused(model, store, past),
+    }  # fmt: skip
+
+
+def train(name: str, file: Path, run: Path, past: int, horizon: int, minutes: float) -> None:
+    """Train a world model with a memory of `past` frames, on quantities that differ by run as inputs."""
+    shutil.rmtree(run, ignore_errors=True)
+    robot = load_robot(ROBOTS / name)
+    small = load_world_settings(robot, "small")
+    phases = tuple(msgspec.structs.replace(phase, context=past) for phase in small.phases)
+    settings = msgspec.structs.replace(
+        small, phases=phases, context=past, validation_frames=horizon, clock="cpu", minutes=minutes, constant="hold"
+    )
+    differing = ("*",) if Store.open(file, memory=0).header.parameters else ()
+    request = TrainRequest(
+        robot, str(file), run, kind="world-model", size=settings, conditions=differing, minutes=minutes
+    )
+    settings, mixture = plan_training(request)
+    train_world_model(TrainingJob(robot, str(ROBOTS / name), str(file), mixture, run, settings))
+
+
+def windows_of(store: Store, windows: Windows, past: int, frames: int) -> Windows:
+    """Return the same windows in a store of what is measured."""
+    every = select_windows(store, Split.TEST, past + frames, most=STARTS).after(past)
+    require(bool((every.source.places == windows.source.places).all()), "other windows of what is measured")
+    return every
+
+
+@torch.no_grad()
+def forecast(model: WorldModel, store: Store, windows: Windows) -> Trajectory:
+    """Roll a world model out along windows of its log."""
+    path = roll_along(model, windows.to(torch.float32), recorded_environments(store, model))
+    parts = (path.q, path.qd, path.channels, path.aleatoric, path.epistemic)
+    q, qd, channels, aleatoric, epistemic = (None if x is None else x.double() for x in parts)
+    assert q is not None
+    assert qd is not None
+    return Trajectory(q, qd, channels, aleatoric=aleatoric, epistemic=epistemic)
+
+
+def coverage(model: WorldModel, path: Trajectory, truth: Trajectory, frame: int) -> float:
+    """Return the share of joint positions, or base velocities, within their bands of 90 % at a frame."""
+    assert path.aleatoric is not None
+    assert path.epistemic is not None
+    error = RolloutErrors(model.spec, path, truth).columns[:, frame - 1]
+    band = BAND * torch.hypot(path.aleatoric, path.epistemic)[:, frame - 1]
+    counted = model.spec.nq or 6  # of a base alone: its linear and angular velocity
+    return float((error.abs() <= band)[:, :counted].double().mean())
+
+
+def refused(model: WorldModel, store: Store, past: int) -> dict[str, float]:
+    """Return the share of frames on which members disagree more than on 99 % of the validation runs' frames."""
+    limit = disagreement(model, store, Split.VALIDATION, past).quantile(0.99)
+    return {s.name.lower(): float((disagreement(model, store, s, past) > limit).double().mean()) for s in Split}
+
+
+@torch.no_grad()
+def disagreement(model: WorldModel, store: Store, split: Split, past: int) -> Tensor:
+    """Return the members' standard deviation over the next frame, in those of the training data, shape [starts]."""
+    windows = select_windows(store, split, past + 1, most=2000).after(past)
+    epistemic = forecast(model, store, windows).epistemic
+    assert epistemic is not None
+    return (epistemic[:, 0] / model.state_scale)[:, model.varying].mean(-1)
+
+
+def write_page(page: Path, rows: dict[str, dict]) -> None:
+    """Write the table between the page's marks; `adapt` is that of the board's table."""
+    text = page.read_text()
+    begin, rest = text.split(BEGIN)
+    board = read_table(text, {name: (row.title, row.held_out) for name, row in ROWS.items()})
+    page.write_text(f"{begin}{BEGIN}\n{table(rows, board)}\n{END}{rest.split(END)[1]}")
+
+
+def table(rows: dict[str, dict], board: dict[str, dict]) -> str:
+    """Return the table of all rows: errors at each row's horizons, coverage, and the share of refused frames."""
+    lines = [
+        "| robot | at | persistence | constant velocity | `adapt` | world model | within 90 % band | refused: fit, "
+        "validation, test |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, row in rows.items():
+        first = True
+        for k, seconds in enumerate(row["seconds"]):
+            for group, mine in row["at"]["world model"].items():
+                others = [row["at"][one][group][k] for one in BASELINES]
+                adapt = board[name]["models"]["adapt"]["at"][group][k]
+                values = [*others, adapt, mine[k]]
+                best = min(value for value in values if value is not None)
+                shares = ", ".join(f"{row['refused'][s]:.0%}" for s in ("train", "validation", "test"))
+                cells = [f"{ROWS[name].title}" if first else "", f"{seconds:g} s, {what(group)}"]
+                cells += [cell(value, best) for value in values]
+                cells += [f"{row['coverage'][k]:.0%}", shares if first else ""]
+                lines.append(f"| {' | '.join(cells)} |")
+                first = False
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
