@@ -39,7 +39,10 @@ from neurodyn.identify.result import (
     HorizonErrors,
     IdentificationFigures,
     IdentifiedParameter,
+    LogDifference,
+    OwnQuantities,
     Rung,
+    TriedStructure,
 )
 from neurodyn.identify.sensors import behind_log
 from neurodyn.robots import load
@@ -366,6 +369,33 @@ def test_nothing_better_and_logs_that_disagree_are_said(sound: Store, fitted: Fi
     assert [one.name for one in DOUBTS["declared"](evidence_of(sound, fitted, climb, rungs=rungs))] == ["poor"]
     diverged = [climb.rungs[0], msgspec.structs.replace(rungs[1], share=None)]
     assert not list(DOUBTS["declared"](evidence_of(sound, fitted, climb, rungs=diverged)))
+
+
+def test_parts_of_a_run_that_differ_are_doubted_and_named_groups_are_not(sound: Store, fitted: FitModel, climb: Climb):
+    other = LogDifference(
+        name="lower.mass_scale", logs=("part 1", "part 2"), values=(1.0, 2.0), errors=9.0, deviation=0.5
+    )
+
+    def found(*groups: str) -> list[str]:
+        own = OwnQuantities(by="group", names=[], groups={one: [] for one in groups}, scale=[], noise=[])
+        return [
+            one.name for one in DOUBTS["agreement"](evidence_of(sound, fitted, climb, differences=[other], own=own))
+        ]
+
+    assert found("part 1", "part 2") == ["logs-disagree"]
+    assert found("left", "right") == []
+
+
+def test_a_structure_that_held_out_windows_leave_open_is_doubted(sound: Store, fitted: FitModel, climb: Climb):
+    tried = TriedStructure(
+        name="a payload on the link of lower", kept=False, share=0.9, expected=0.3, doubted=True,
+        reason="0.90 of the error, not better beyond the spread",
+    )  # fmt: skip
+    (found,) = DOUBTS["structure"](evidence_of(sound, fitted, climb, tried=[tried]))
+    assert (found.name, found.grade) == ("structure", "warning")
+    assert "whether there is a payload on the link of lower" in found.what
+    settled = msgspec.structs.replace(tried, doubted=False)
+    assert not list(DOUBTS["structure"](evidence_of(sound, fitted, climb, tried=[settled])))
 
 
 def test_a_network_trains_beside_the_ladder_in_seconds(sound: Store, fitted: FitModel, folder: Path):

@@ -10,7 +10,7 @@ import pytest
 
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.stages.structure_choice import best_structure
-from neurodyn.identify.stages.structure_search import candidates_for, fit_with, screen
+from neurodyn.identify.stages.structure_search import Screened, candidates_for, fit_with, screen
 from tests.identify import faulty_arm
 
 pytest.importorskip("newton")
@@ -24,6 +24,7 @@ def declaration(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_healthy_arm_keeps_no_structure(declaration: Path):
     search = faulty_arm.searched(declaration, faulty_arm.log(declaration.parent))
     assert not search.kept, search.tried
+    assert not any("friction" in one.name for one in search.tried), "the screening sees that there is none"
 
 
 SHARE = 0.25
@@ -38,6 +39,7 @@ def rub(model: mujoco.MjModel, data: mujoco.MjData) -> None:
 def test_friction_that_grows_with_load_is_found_in_its_joint(declaration: Path):
     search = faulty_arm.searched(declaration, faulty_arm.log(declaration.parent, step=rub))
     assert [(one.kind, one.place) for one in search.kept] == [("friction", "elbow")], search.tried
+    assert 0.1 < search.tried[0].expected < 1.0, "of the cost, as a roll-out along the step says"
     space, x = search.fitting.space, search.fitting.x
     shares = [float(space.value(f"actuator.elbow.load_{side}", x)) for side in ("motor", "external")]
     assert np.mean(shares) == pytest.approx(SHARE, rel=0.3)
@@ -60,7 +62,7 @@ def test_a_base_that_stands_askew_tilts_gravity(tmp_path: Path):
     candidate = next(one for one in candidates_for(model, faulty_arm.SETTINGS) if one.kind == "tilt")
     fitting, _ = best_structure([model], store, faulty_arm.SETTINGS, 1)
     fitting.refine(fitting.stages[-1])
-    trial, costs = fit_with(fitting, candidate, {}, [fitting.stages[-1]])
+    trial, costs = fit_with(fitting, Screened(candidate, 0.0), [fitting.stages[-1]])
     assert min(costs.values()) < 0.7 * fitting.held_out_cost()
     found = [float(trial.space.value(f"gravity.{axis}", trial.x)) for axis in "xy"]
     assert found == pytest.approx(gravity[:2], abs=0.1)
@@ -79,11 +81,11 @@ def test_stated_gains_are_held_where_they_are_right_and_freed_where_they_are_not
         assert not set(stated) & set(model.space.names)
         fitting, _ = best_structure([model], store, faulty_arm.SETTINGS, 1)
         fitting.refine(fitting.stages[0])
-        best, gain, start = next(one for one in screen(fitting, [fitting.stages[0]]) if one[0].kind == "gains")
+        best = next(one for one in screen(fitting, [fitting.stages[0]]) if one.candidate.kind == "gains")
         if factor == 1.0:
-            assert gain < 0.02
+            assert best.share < 0.02
             continue
-        trial, _ = fit_with(fitting, best, start, [fitting.stages[0]])
+        trial, _ = fit_with(fitting, best, [fitting.stages[0]])
         assert trial.held_out_cost() < 0.5 * fitting.held_out_cost()
     named = AdaptationSettings(quantities=("*", "actuator.elbow.kp"))
     space = model.in_prior_deviations(named).space

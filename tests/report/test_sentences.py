@@ -112,6 +112,12 @@ DELAY = quantity("motors.delay", 0.0121, 0.0118, 0.0124, unit="s", x=2.0)
             JointRegion(names=("hip.kp", "hip.armature"), form="ratio", value=10.0, interval=(9.8, 10.2))
          ]),
          "The ratio hip.kp / hip.armature is known to 2 %, neither alone."),
+        (figures(together=[
+            JointRegion(names=(f"actuator.{joint}.kd", f"actuator.{joint}.kp"), form="ratio", value=1.0,
+                        interval=(0.98, 1.02))
+            for joint in ("hip", "knee")
+         ]),
+         "The ratio kd / kp is known in 2 joints (in hip to 2 %), neither alone."),
         (figures(DELAY, delay=DelayFigures(
             delay=0.01, delay_error=0.005, parts="delay + lag", total=0.014, total_error=0.001, split=False,
             text="delay + lag = 14 +- 1 ms; how it splits is not known",

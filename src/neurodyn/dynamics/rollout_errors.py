@@ -266,12 +266,14 @@ class Judgement:
         share: Its mean error, relative to that of the other one; None if no roll-out is finite for both.
         reason: Why, in one line.
         open: Whether it is neither better nor worse beyond the spread.
+        needed: Share of the error of the other one that it has to save to be better beyond the spread.
     """
 
     kept: bool
     share: float | None
     reason: str
     open: bool = False
+    needed: float = 0.0
 
 
 def judge(below: RolloutErrors, above: RolloutErrors, frames: Sequence[int], blocks: Blocks) -> Judgement:
@@ -309,4 +311,4 @@ def judge(below: RolloutErrors, above: RolloutErrors, frames: Sequence[int], blo
     kept = float(gain.mean()) > needed
     verb = "better" if kept else "not better"
     reason = f"{share:.2f} of the error, {verb} beyond the spread over {text} (± {needed:.2f})"
-    return Judgement(kept, share, reason, open=abs(float(gain.mean())) <= needed)
+    return Judgement(kept, share, reason, abs(float(gain.mean())) <= needed, needed / max(float(before.mean()), 1e-12))

@@ -570,17 +570,17 @@ class _Identification:
                 entries[-1], reason=f"{entries[-1].reason}; the rest may be noise of the sensors: no networks"
             )
         chosen = next(rung.name for rung in reversed(entries) if rung.kept)
-        dynamics = rungs[chosen]
+        dynamics = judged = rungs[chosen]
         if chosen == IDENTIFIED and model.space is not None:  # with no more past commands than the motors need
-            dynamics = self._at(model, fit.searched.point.x[0])
+            dynamics = self._at(model, fit.searched.point.x[0])  # rolled out by no one here, as compiling takes seconds
         self.save(dynamics)
         with stage(0.82, 1.0, "what is unexplained, and the motion to log next"):
-            after = remaining if chosen == IDENTIFIED else ladder.unexplained(dynamics, fit.noise)
+            after = remaining if chosen == IDENTIFIED else ladder.unexplained(judged, fit.noise)
             before = remaining if chosen == NETWORKS and self.rigid is None else []
             if self.rigid is not None and chosen != DECLARED:
                 before = ladder.unexplained(self.rigid, fit.noise)
             curves = forecasts_of(climb.shown, chosen, ladder.split.name.lower())
-            write_forecasts(self.out, curves, beside_signals(spec, *ladder.rest(dynamics), after))
+            write_forecasts(self.out, curves, beside_signals(spec, *ladder.rest(judged), after))
             motion, influences = None, []
             if isinstance(fit.searched.residuals.space, CoordinateSpace):
                 sample = posterior_sample(
@@ -604,7 +604,7 @@ class _Identification:
             own=UNSET if own is None else own,
         )  # fmt: skip
         findings = doubts_about(
-            Evidence(figures, fit.model, store, climb, rungs[DECLARED], dynamics, past, fit.noise, influences)
+            Evidence(figures, fit.model, store, climb, rungs[DECLARED], judged, past, fit.noise, influences)
         )
         if settings.kind == "any":
             figures = keep_better_network(self.out, figures, trained, climb)

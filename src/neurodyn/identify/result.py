@@ -147,13 +147,21 @@ class JointRegion(Record, frozen=True):
     @property
     def text(self) -> str:
         """The combination in words: "the ratio kp / armature is known to 2 %, neither alone"."""
-        sign = {"product": "x", "ratio": "/", "sum": "+", "difference": "-"}[self.form]
+        first, second = self.names
+        return f"the {self.form} {first} {self.sign} {second} is known to {self.width}, neither alone"
+
+    @property
+    def sign(self) -> str:
+        """Sign between the quantities."""
+        return {"product": "x", "ratio": "/", "sum": "+", "difference": "-"}[self.form]
+
+    @property
+    def width(self) -> str:
+        """Half of the interval in words, relative for a product or ratio: "2 %"."""
         half = 0.5 * (self.interval[1] - self.interval[0])
         if self.form in ("product", "ratio"):
-            width = f"{100.0 * half / max(abs(self.value), 1e-300):.1g} %"
-        else:
-            width = f"{half:.1g} {self.unit}".strip()
-        return f"the {self.form} {self.names[0]} {sign} {self.names[1]} is known to {width}, neither alone"
+            return f"{100.0 * half / max(abs(self.value), 1e-300):.1g} %"
+        return f"{half:.1g} {self.unit}".strip()
 
 
 class IdentifiedParameter(Record, frozen=True):
@@ -204,6 +212,7 @@ class TriedStructure(Record, frozen=True):
         reason: Why it is kept or not.
         asked_by: What asked for it: quantities at a bound, and errors above the noise.
         expected: Share of the cost that the screening expected it to save.
+        doubted: Whether held-out windows leave open whether it is there, and nothing else that is kept explains it.
     """
 
     name: str
@@ -212,6 +221,7 @@ class TriedStructure(Record, frozen=True):
     reason: str
     asked_by: list[str] = msgspec.field(default_factory=list)
     expected: float = 0.0
+    doubted: bool = False
 
 
 class SearchMinima(Record, frozen=True):

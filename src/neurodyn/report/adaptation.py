@@ -92,11 +92,17 @@ def reference_errors(result: IdentificationFigures) -> dict[str, dict[str, list[
 
 
 def tried(result: IdentificationFigures) -> Table:
-    """Return the structures that were tried because the fit asked for them."""
+    """Return the structures that were tried because the fit asked for them: what was expected of them, and what came.
+
+    Expected is the share of the fit's squared errors, by a linear step, that held-out windows then judge.
+    """
     rows = [
-        [one.name, "yes" if one.kept else "no", one.reason, ", ".join(one.asked_by) or MISSING] for one in result.tried
-    ]
-    return Table("What the declaration may lack, tried", ["Structure", "Kept", "Why", "Asked for by"], rows)
+        [one.name, "yes" if one.kept else "no", share(one.expected) if one.expected > 0.0 else MISSING, one.reason,
+         ", ".join(one.asked_by) or MISSING]
+        for one in result.tried
+    ]  # fmt: skip
+    head = ["Structure", "Kept", "Expected to save (squared errors)", "On held-out windows", "Asked for by"]
+    return Table("What the declaration may lack, tried", head, rows)
 
 
 def differences(result: IdentificationFigures) -> Table:

@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from neurodyn.core.verdict import grade_of
 from neurodyn.identify.ladder.rungs import DECLARED
-from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Reference, Rung
+from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, JointRegion, Reference, Rung
 from neurodyn.report.numbers import capital, share, times, title_of
 
 _LATE = ("delay of commands", "motor lag")
@@ -263,12 +263,18 @@ def _delay(result: IdentificationFigures) -> list[str]:
 
 
 def _together(result: IdentificationFigures) -> list[str]:
-    """Return what is known of two quantities together."""
-    if not result.together:
+    """Return what is known of two quantities together: of the most pairs of one kind in a sentence."""
+    kinds: dict[str, list[JointRegion]] = {}
+    for one in result.together:
+        first, second = (name.rpartition(".")[2] for name in one.names)
+        kinds.setdefault(f"{one.form} {first} {one.sign} {second}", []).append(one)
+    if not kinds:
         return []
-    more = len(result.together) - 1
-    others = f" ({more} more such pair{'s' * (more > 1)} in `together` of the JSON)" if more else ""
-    return [f"{capital(result.together[0].text)}{others}."]
+    kind, found = max(kinds.items(), key=lambda one: len(one[1]))
+    if len(found) == 1:
+        return [f"{capital(found[0].text)}."]
+    where = found[0].names[0].rpartition(".")[0].removeprefix("actuator.")
+    return [f"The {kind} is known in {len(found)} joints (in {where} to {found[0].width}), neither alone."]
 
 
 def _differences(result: IdentificationFigures) -> list[str]:

@@ -12,8 +12,8 @@ from neurodyn.data.store import Store
 from .conftest import SPEC, npz_arrays, npz_map, smooth_motion
 
 
-def read(path, split="declared", **changes):
-    return read_logs([path], npz_map(**changes), SPEC, split=split)
+def read(path, choice="declared", **changes):
+    return read_logs([path], npz_map(**changes), SPEC, split=choice)
 
 
 def test_round_trip_through_a_store(npz_file, tmp_path):
@@ -43,6 +43,17 @@ def test_optional_arrays_may_be_absent(tmp_path):
     assert set(store.split.tolist()) == {Split.TRAIN, Split.VALIDATION, Split.TEST}
 
 
+def test_pauses_cut_a_single_run_into_parts(tmp_path):
+    time = 0.02 * np.arange(300)
+    q, qd, control = smooth_motion(time)
+    paused = time + np.repeat((0.0, 3.0, 3.2), 100)  # .2 s are a dropout, 3 s a pause
+    np.savez(tmp_path / "log.npz", time=paused, pos=q, vel=qd, tau=control)
+    store = read(tmp_path / "log.npz", episodes=None, split=None, group=None, group_names=None, run_names=None)
+    assert store.header.runs == ("log",)
+    assert store.header.groups == ("part 1", "part 2")
+    assert store.group.tolist() == [0] * 3 + [1] * 6  # each piece is cut in time for training, validation and test
+
+
 def test_arrays_may_be_named_with_brackets(tmp_path):
     arrays = npz_arrays()
     arrays["time [ms]"] = 1e3 * arrays.pop("time")
@@ -68,7 +79,7 @@ def test_selection_of_groups_and_runs(npz_file):
 
 
 def test_split_can_be_chosen(npz_file):
-    assert set(read(npz_file, split="validation").split.tolist()) == {Split.VALIDATION}
+    assert set(read(npz_file, choice="validation").split.tolist()) == {Split.VALIDATION}
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from neurodyn.core.provenance import package_versions
 from neurodyn.core.verdict import Finding
 from neurodyn.data.command_parts import differ, part_streams, parts_of_frames
 from neurodyn.data.commands import DeclaredCommands
-from neurodyn.data.header import CONTROL, Delay, Split, Status, StoreHeader, episode_table
+from neurodyn.data.header import CONTROL, SITTING, Delay, Split, Status, StoreHeader, episode_table
 from neurodyn.data.log_checks import check_log
 from neurodyn.data.readers.alignment import Alignment, measure, velocity_delay
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, recognise
@@ -45,6 +45,8 @@ _MOST_LISTED = 20
 _TOPICS = {"mcap", "rosbag1", "rosbag2"}
 """Formats whose columns are named in the same way."""
 
+_PAUSE = 0.5
+"""Pause in a run after which something may have changed on the robot [s]."""
 _HELD = 96 << 20
 """Size of the runs used to measure delays [bytes]; the delays apply to the rest of a longer log."""
 
@@ -254,7 +256,7 @@ def _collect(
             f"{files[0]}: every piece of the log is shorter than one frame of {spec.dt:g} s; log longer runs, or check "
             "`time_unit` or `period`, and what is missing (`max_gap`, `missing`)"
         )
-    labels, splits = _splits(conversion.episodes, survey, *choice)
+    labels, splits = _splits(_in_sittings(conversion.episodes, survey), survey, *choice)
     table = episode_table([label.length for label in labels], status=Status.LOG, split=splits)
     header = StoreHeader(
         spec=spec,
@@ -263,7 +265,7 @@ def _collect(
         contact_points=columns.contact_points,
         versions=package_versions(),
         notes=_notes(files, columns, survey, conversion, spec),
-        groups=tuple(dict.fromkeys(run.group for run in survey.runs.values() if run.group)),
+        groups=tuple(dict.fromkeys(one.group for one in (*survey.runs.values(), *labels) if one.group)),
         runs=tuple(survey.runs),
         streams=(*measured_streams(columns.measured), *part_streams(conversion.parts, spec.controls)),
         drives=columns.drives,
@@ -310,6 +312,14 @@ class _WrittenEpisode:
     split: Split | None
     length: int
     parameters: tuple[float, ...] = ()
+    sitting: int = 0
+
+
+def _in_sittings(episodes: list[_WrittenEpisode], survey: Survey) -> list[_WrittenEpisode]:
+    """Return the episodes of a single run with its sittings as groups, if pauses cut it into several."""
+    if len(survey.runs) != 1 or episodes[-1].sitting == 0 or any(one.group for one in episodes):
+        return episodes
+    return [replace(one, group=f"{SITTING}{one.sitting + 1}") for one in episodes]
 
 
 class _Conversion:
@@ -330,6 +340,7 @@ class _Conversion:
         self.declared = replace(declared, drives=drives, limits={} if columns.drives else declared.limits)
         self._held: list[RawRun] = []
         self._size = 0
+        self._sitting, self._end = 0, np.inf
 
     def add(self, piece: RawRun) -> None:
         self.pieces += 1
@@ -408,7 +419,9 @@ class _Conversion:
         rows[:, wide:] = frames.measured
         self._file.write(rows.data)
         known = () if piece.parameters is None else tuple(piece.parameters.mean(0).tolist())
-        self.episodes.append(_WrittenEpisode(piece.name, piece.group, piece.split, length, known))
+        self._sitting += bool(piece.time[0] - self._end > _PAUSE)
+        self._end = float(piece.time[-1])
+        self.episodes.append(_WrittenEpisode(piece.name, piece.group, piece.split, length, known, self._sitting))
 
 
 def _splits(

@@ -12,6 +12,7 @@ from torch import Tensor
 from neurodyn.core.description.parameter import student_t
 from neurodyn.core.registry import Registry
 from neurodyn.core.verdict import Finding, doubts, of_horizons, percent
+from neurodyn.data.header import SITTING
 from neurodyn.data.windows import Blocks, blocks_of
 from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.dynamics.rollout_errors import RolloutErrors
@@ -209,14 +210,25 @@ def much_remains(evidence: Evidence) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def a_structure_is_open(evidence: FitEvidence) -> Iterator[Finding]:
+    """Doubt a fit without a structure that lowers held-out errors, but not by more than chance."""
+    for one in evidence.figures.tried:
+        if one.doubted:
+            yield Finding(
+                "structure", "warning", f"the log leaves open whether there is {one.name}: with it {one.reason}",
+                "log motion that loads it more, or state what you know (--known)",
+            )  # fmt: skip
+
+
 def the_log_is_strange(evidence: FitEvidence) -> Iterator[Finding]:
     """Doubt the log itself; see `data.log_checks`."""
     yield from doubts_of(evidence.store, evidence.fitted.robot)
 
 
 def logs_disagree(evidence: FitEvidence) -> Iterator[Finding]:
-    """Doubt one model of logs that differ from one another, unless they are groups of runs, of which it has values."""
-    if evidence.figures.own is UNSET or evidence.figures.own.by == "run":
+    """Doubt one model of logs that differ from one another, unless they are named groups, of which it has values."""
+    own = evidence.figures.own
+    if own is UNSET or own.by == "run" or all(name.startswith(SITTING) for name in own.groups):
         yield from of_differences(evidence.figures.differences)
 
 
@@ -267,6 +279,7 @@ DOUBTS: Registry[Check] = Registry(
     declared=of_ladder(nothing_is_better),
     gru=of_ladder(a_network_explains_more),
     rest=of_ladder(much_remains),
+    structure=a_structure_is_open,
     run=of_ladder(one_run_is_different),
     influence=of_ladder(one_run_decides),
 )

@@ -82,9 +82,9 @@ def _with_friction(model: FitModel, place: str) -> FitModel:
     return replace(_with_loads(model, joints), more=(*model.more, *more))
 
 
-def _friction_start(model: FitModel, place: str, step: Mapping[str, float]) -> dict[str, float]:
+def _friction_starts(model: FitModel, place: str, step: Mapping[str, float]) -> list[dict[str, float]]:
     """Begin with what the screening says, within what gears have."""
-    return {name: min(value, 0.5) if ".load_" in name else value for name, value in step.items()}
+    return [{name: min(value, 0.5) if ".load_" in name else value for name, value in step.items()}]
 
 
 def _loadable(model: FitModel) -> FitModel:
@@ -92,7 +92,7 @@ def _loadable(model: FitModel) -> FitModel:
 
 
 LOADED_FRICTION = StructureKind(
-    "friction that grows with load in the drive of", _frictions, _with_friction, _friction_start, ("friction.load",),
+    "friction that grows with load in the drive of", _frictions, _with_friction, _friction_starts, ("friction.load",),
     _loadable,
 )  # fmt: skip
 
@@ -105,7 +105,7 @@ def _gains(model: FitModel) -> list[StructureCandidate]:
 
 STATED_GAINS = StructureKind(
     "gains other than stated in the drive of", _gains, lambda model, _: replace(model, stated={}),
-    lambda _, __, step: dict(step), ("actuator.kp", "actuator.kd"),
+    lambda _, __, step: [dict(step)], ("actuator.kp", "actuator.kd"),
 )  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def _tilts(model: FitModel) -> list[StructureCandidate]:
 
 TILTED_BASE = StructureKind(
     "gravity askew at the base of", _tilts,
-    lambda model, _: replace(model, more=(*model.more, *_tilts(model)[0].columns)), lambda _, __, step: dict(step),
+    lambda model, _: replace(model, more=(*model.more, *_tilts(model)[0].columns)), lambda _, __, step: [dict(step)],
     ("gravity.x",), _loadable,
 )  # fmt: skip
 
@@ -172,6 +172,6 @@ def _with_spring(model: FitModel, joint: str) -> FitModel:
 
 ELASTIC_JOINT = StructureKind(
     "a spring between motor and link of",
-    lambda model: [StructureCandidate("elastic", joint, ()) for joint in _rigid(model)], _with_spring, lambda *_: {},
+    lambda model: [StructureCandidate("elastic", joint, ()) for joint in _rigid(model)], _with_spring, lambda *_: [{}],
     ("elastic.stiffness",), screened=False,
 )  # fmt: skip

@@ -68,6 +68,8 @@ _TRADES = 3
 """Most searches of a stage, each from another delay."""
 _MORE = 8
 """Iterations of a fit that goes on, after a stage, with more that is free."""
+_TRADED, _LEAST_TRADED = 4, 12
+"""Of so many windows one is rolled out for the choice of another delay, and at least so many."""
 
 ProgressReport = Callable[[str, int, float], None]
 """Called after an iteration with the stage, the iteration and the cost."""
@@ -143,9 +145,10 @@ class Fitting:
         self.groups: tuple[str, ...] = ()
         self.ends = self.x[None]
         self.before: Tensor | None = None
-        early = [not name.endswith(LIMITS) for name in self.space.names]
-        self._early = torch.nonzero(torch.tensor(early))[:, 0] if any(early) else torch.arange(len(self.x))
         self.stages = self._stages()
+        early = torch.tensor([not name.endswith(LIMITS) for name in self.space.names], dtype=torch.bool)
+        self._early = torch.nonzero(early if bool(early.any()) else ~early)[:, 0]
+        self._seen = torch.nonzero(early | self._near_limits())[:, 0]
         windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
         self.noise = noise_of(self.spec, settings.noise_q, settings.noise_qd, windows)
         self._measured = compared_readings(self.dynamics, store, windows)
@@ -282,9 +285,25 @@ class Fitting:
         frames = np.bincount(store.run[known], weights=store.lengths[known], minlength=count) if count else np.zeros(0)
         return (frames * self.spec.dt).tolist()
 
-    def residuals(self, windows: Windows, *, one_sided: bool = True, early: bool = False) -> Residuals:
-        """Return the residuals of windows, over all coordinates or those of `early` stages."""
-        space = PartOfSpace(self.space, self._early, self.space.nominal) if early else self.space
+    def _near_limits(self) -> Tensor:
+        """Return which coordinates are limits of joints that motion in the last stage comes near, bool, shape [n]."""
+        q, names = self.windows(Split.TRAIN, self.stages[-1]).q.flatten(0, 1), self.spec.q_names
+        near = torch.zeros(len(self.x), dtype=torch.bool)
+        for k, one in enumerate(self.space.coordinates):
+            joint, _, end = one.name.rpartition(".")
+            if f".{end}" in LIMITS and joint in names:
+                reached, room = q[:, names.index(joint)], _FAR * one.width
+                beyond = reached > one.nominal - room if end == "upper" else reached < one.nominal + room
+                near[k] = bool(beyond.any())
+        return near
+
+    def _searched(self, stage: FitStage) -> Tensor:
+        """Return the coordinates that a search of a stage moves: others leave every roll-out as it is."""
+        return self._seen if stage == self.stages[-1] else self._early
+
+    def residuals(self, windows: Windows, *, one_sided: bool = True, among: Tensor | None = None) -> Residuals:
+        """Return the residuals of windows, over all coordinates or some `among` them, by their indices."""
+        space = self.space if among is None else PartOfSpace(self.space, among, self.space.nominal)
         settings = self.settings
         options = ResidualOptions(
             settings.positions, self._velocities, settings.huber, self._frees_starts(windows), settings.torque_offset,
@@ -312,7 +331,7 @@ class Fitting:
         """
         settings = self.settings
         stage = msgspec.structs.replace(settings.stages[0], windows=settings.screen)
-        residuals = self.residuals(self.windows(Split.TRAIN, stage), early=True)
+        residuals = self.residuals(self.windows(Split.TRAIN, stage), among=self._early)
         count, starts, self._starts = residuals.windows.count, self._starts, [self.x]
         ends: list[tuple[float, Tensor]] = []
         for self.x in starts:
@@ -379,7 +398,7 @@ class Fitting:
 
     def _search_all(self, windows: Windows, stage: FitStage, name: str) -> None:
         """Search a stage from the best delay around the present one, again while another one is better."""
-        residuals, whole = self.residuals(windows, early=stage != self.stages[-1]), self.residuals(windows)
+        residuals, whole = self.residuals(windows, among=self._searched(stage)), self.residuals(windows)
         self.trade(whole)
         for _ in range(_TRADES):
             self._search(residuals, stage.iterations, name)
@@ -398,12 +417,15 @@ class Fitting:
         tried = delays_traded(self.space, self.x)
         if not len(tried):
             return False
+        windows = residuals.windows.count
+        few = residuals.of_windows(torch.arange(0, windows, max(1, min(_TRADED, windows // _LEAST_TRADED))))
+        best = tried[int(few.cost(self.start(few).at(tried)).argmin())]
         point = self.start(residuals)
-        costs, cost = residuals.cost(point.at(tried)), float(residuals.cost(point))
-        best = int(costs.argmin())
-        if not float(costs[best]) < (1.0 - self.settings.progress) * cost:
+        if not float(residuals.cost(point.at(best[None]))) < (1.0 - self.settings.progress) * float(
+            residuals.cost(point)
+        ):
             return False
-        self.x = tried[best]
+        self.x = best
         return True
 
     @torch.no_grad()
@@ -444,7 +466,7 @@ class Fitting:
             if stage == last:
                 self.rescale(stage)
             if self._measured is not None:
-                self.probe(self.residuals(windows, early=stage != last))
+                self.probe(self.residuals(windows, among=self._searched(stage)))
             self._search_all(windows, stage, name)
             ends[name] = self.space, self.x, self.local
             if stage != last:
@@ -466,7 +488,7 @@ class Fitting:
     def again(self, costs: dict[str, float], iterations: int = _MORE) -> Searched:
         """Search the kept stage further, from where it ended, and return its result."""
         name, stage = kept_stage(costs), self.stage_of(costs)
-        self._search(self.residuals(self.windows(Split.TRAIN, stage), early=stage != self.stages[-1]), iterations, name)
+        self._search(self.residuals(self.windows(Split.TRAIN, stage), among=self._searched(stage)), iterations, name)
         return self.end(costs)
 
     def stage_of(self, costs: Mapping[str, float]) -> FitStage:

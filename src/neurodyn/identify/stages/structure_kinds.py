@@ -22,6 +22,8 @@ _HEAVY = 0.1
 """Prior deviation of an added mass, as a share of the robot's; its first moment is that at a tenth of the reach."""
 _LIGHTEST = 0.01
 """Least mass that a payload begins with, as a share of the link's."""
+_HEAVIER = (2.0, 4.0, 8.0, 16.0)
+"""Multiples of the least mass of a payload with its moment with which fits may begin, too."""
 _WITHIN = 1.5
 """Prior deviations within which a payload's place begins."""
 _CENTRE = 0.5
@@ -51,7 +53,8 @@ class StructureKind:
         words: Begin of its name, before the place.
         candidates: Returns its candidates for a robot.
         build: Returns the robot with it, without coordinates yet.
-        start: Returns first values of its coordinates from the screening's step, by name of the column.
+        starts: Returns first values of its coordinates from the screening's step, by name of the column, among which
+            the best count.
         frees: Names of quantities of which settings free at least one, or none is tried.
         probe: Returns the robot with the quantities of all columns, at values without effect; None if it has them.
         screened: Whether the screening tells of it. If not, as its effect is far from linear, it is fitted in the few
@@ -62,7 +65,7 @@ class StructureKind:
     words: str
     candidates: Callable[[FitModel], list[StructureCandidate]]
     build: Callable[[FitModel, str], FitModel]
-    start: Callable[[FitModel, str, Mapping[str, float]], dict[str, float]]
+    starts: Callable[[FitModel, str, Mapping[str, float]], list[dict[str, float]]]
     frees: tuple[str, ...]
     probe: Callable[[FitModel], FitModel] | None = None
     screened: bool = True
@@ -89,18 +92,21 @@ def _payloads(model: FitModel) -> list[StructureCandidate]:
     return [StructureCandidate("payload", link, _columns(model, link, mass=True)) for link in carriers(model.mechanism)]
 
 
-def _payload_start(model: FitModel, link: str, step: Mapping[str, float]) -> dict[str, float]:
+def _payload_starts(model: FitModel, link: str, step: Mapping[str, float]) -> list[dict[str, float]]:
     mass, *moment = (step[name] for name in _added(link, mass=True))
     # The moment is known better than the mass, which trades with those of links: no lighter than a tool within reach
     # with this moment.
     index = model.mechanism.names.index(link)
     farthest = _WITHIN * payload_spread(model.mechanism, index) + math.hypot(*model.mechanism.links[index].com)
-    mass = max(mass, math.hypot(*moment) / farthest, _LIGHTEST * model.mechanism.links[index].mass)
-    return {"payload.mass": mass} | {f"payload.{axis}": h / mass for axis, h in zip("xyz", moment, strict=True)}
+    least = max(math.hypot(*moment) / farthest, _LIGHTEST * model.mechanism.links[index].mass)
+    return [
+        {"payload.mass": m} | {f"payload.{axis}": h / m for axis, h in zip("xyz", moment, strict=True)}
+        for m in (max(mass, least), *(factor * least for factor in _HEAVIER))
+    ]
 
 
 ADDED_PAYLOAD = StructureKind(
-    "a payload on the link of", _payloads, lambda model, link: replace(model, carrier=link), _payload_start,
+    "a payload on the link of", _payloads, lambda model, link: replace(model, carrier=link), _payload_starts,
     ("payload.mass",),
 )  # fmt: skip
 
@@ -128,17 +134,14 @@ def _with_centre(model: FitModel, link: str) -> FitModel:
     return replace(model, more=(*model.more, *more))
 
 
-def _centre_start(model: FitModel, link: str, step: Mapping[str, float]) -> dict[str, float]:
+def _centre_starts(model: FitModel, link: str, step: Mapping[str, float]) -> list[dict[str, float]]:
     body = model.mechanism.links[model.mechanism.names.index(link)]
     moments = [step[name] for name in _added(link, mass=False)]
-    return {
-        f"{link}.com.{axis}": place + h / body.mass
-        for axis, place, h in zip("xyz", body.com, moments, strict=True)
-    }  # fmt: skip
+    return [{f"{link}.com.{axis}": at + h / body.mass for axis, at, h in zip("xyz", body.com, moments, strict=True)}]
 
 
 MOVED_CENTRE = StructureKind(
-    "another centre of mass of the link of", _centres, _with_centre, _centre_start, ("centre.mass",)
+    "another centre of mass of the link of", _centres, _with_centre, _centre_starts, ("centre.mass",)
 )
 
 
@@ -166,6 +169,6 @@ def _with_bodies(model: FitModel, place: str) -> FitModel:
 
 
 OTHER_BODIES = StructureKind(
-    "other centres of mass and inertias of the links of", _bodies, _with_bodies, lambda *_: {}, ("bodies.mass",),
+    "other centres of mass and inertias of the links of", _bodies, _with_bodies, lambda *_: [{}], ("bodies.mass",),
     last=True,
 )  # fmt: skip

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""What a declaration may lack: structures that are tried where a fit asks for them.
 
-A fit asks if a quantity ends at a bound or at an implausible value, or if the held-out rest is large beside the noise.
+A fit asks if a quantity ends at a bound or at an implausible value, or if the held-out rest is large beside the noise;
+if it does not, the screening of a payload asks.
 Each structure of `STRUCTURES` adds coordinates to the fit. One Jacobian at the optimum screens all candidates: by how
 much a Gauss-Newton step over the coordinates C of the fit and the columns K of a candidate lowers the cost,
 
@@ -42,7 +43,7 @@ from neurodyn.identify.stages.structure_kinds import (
     StructureCandidate,
     StructureKind,
 )
-from neurodyn.identify.unknowns.search_space import CoordinateSpace
+from neurodyn.identify.unknowns.search_space import Coordinate, CoordinateSpace
 
 IMPLAUSIBLE = 3.0
 """Standard deviations of a prior beyond which a value is implausible."""
@@ -52,6 +53,8 @@ _WINDOWS = 48
 """Windows of the screening."""
 _LEAST = 0.02
 """Share of the cost by which the screening must expect a structure to lower it."""
+_DOUBTED = 0.8
+"""Share of what a structure has to save of held-out errors to be kept, from which on it is doubted if it is not."""
 _REST = 3.0
 """Ratio of held-out errors to those of a perfect model under the sensors' noise above which a fit asks."""
 _FEW = 3
@@ -76,6 +79,23 @@ STRUCTURES: Registry[StructureKind] = Registry(
     bodies=OTHER_BODIES,
 )
 """Structures that are tried."""
+
+
+@dataclass(frozen=True)
+class Screened:
+    """What the screening says of a candidate.
+
+    Attributes:
+        candidate: The candidate.
+        share: Share of the cost that it is expected to save.
+        starts: First values of its coordinates, of which the best count.
+        x: Where the coordinates of the fit go with it, shape [n].
+    """
+
+    candidate: StructureCandidate
+    share: float
+    starts: Sequence[Mapping[str, float]] = ({},)
+    x: Tensor | None = None
 
 
 def describe(candidate: StructureCandidate) -> str:
@@ -106,7 +126,7 @@ class StructureSearch:
         """Try structures while the fit asks for them; `costs` are those of its stages."""
         self.costs = dict(costs)
         for _ in range(_ROUNDS):
-            if not self._reasons or not self._round():
+            if not self._round():
                 break
         if not self._large and self._reasons:
             self._round_of_springs()
@@ -140,25 +160,26 @@ class StructureSearch:
 
     def _round(self, *, last: bool = False) -> bool:
         """Fit the best candidates of the screening, or those that are tried last; return whether the best is kept."""
-        chosen = self._chosen(last=last)
+        asked, chosen = self._reasons, self._chosen(last=last)
         if chosen and self._begin is None and not self.tried:
             self._settle()
-            if not self._reasons:
+            if asked and not self._reasons:
                 return False
             chosen = chosen if self._large else self._chosen(last=last)
-        return self._keep([self._try(*one) for one in chosen])
+        return self._keep([self._try(one) for one in chosen])
 
-    def _chosen(self, *, last: bool) -> list[tuple[StructureCandidate, float, dict[str, float]]]:
-        """Return the candidates to fit, with the share that each may save, and first values."""
+    def _chosen(self, *, last: bool) -> list[Screened]:
+        """Return the candidates to fit."""
         tried = {one.name for one in self.tried}
-        ranked: list[tuple[StructureCandidate, float, dict[str, float]]] = []
-        for one in screen(self.fitting, self._stages, last=last):
-            simple = [other[0].kind for other in ranked if other[0].place != EVERY]
-            if describe(one[0]) not in tried and (one[0].place == EVERY or one[0].kind not in simple):
+        ranked: list[Screened] = []
+        for one in screen(self.fitting, self._stages, last=last, asked=bool(self._reasons)):
+            kind, place = one.candidate.kind, one.candidate.place
+            simple = [other.candidate.kind for other in ranked if other.candidate.place != EVERY]
+            if describe(one.candidate) not in tried and (place == EVERY or kind not in simple):
                 ranked.append(one)
-        chosen = [one for one in ranked if one[1] >= _LEAST]
+        chosen = [one for one in ranked if one.share >= _LEAST]
         if self._large:  # of a payload, whose effect others make up for, one looks in any case
-            chosen = chosen[:1] + [one for one in chosen[1:] if STRUCTURES[one[0].kind] is ADDED_PAYLOAD][:1]
+            chosen = chosen[:1] + [one for one in chosen[1:] if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD][:1]
         return chosen[:_TRIALS]
 
     def _round_of_springs(self) -> None:
@@ -169,23 +190,27 @@ class StructureSearch:
         order = sorted(joints, key=lambda name: -float(worst[fitting.spec.tangent_names.index(name)]))
         few = joints if len(joints) <= _FEW else order[:1]
         self._keep([
-            self._try(one, 0.0, {})
+            self._try(Screened(one, 0.0))
             for one in candidates_for(fitting.model, fitting.settings)
             if not STRUCTURES[one.kind].screened and one.place in few
         ])  # fmt: skip
 
-    def _try(self, candidate: StructureCandidate, gain: float, start: Mapping[str, float]) -> "_Trial":
+    def _try(self, screened: Screened) -> "_Trial":
         """Fit a candidate, and judge it by held-out roll-outs."""
-        trial, costs = fit_with(self.fitting, candidate, start, self._stages, self._begin)
+        candidate = screened.candidate
+        trial, costs = fit_with(self.fitting, screened, self._stages, self._begin)
         # Springs settle for longer, and both are judged on the same windows.
         before = self._errors(max(self.fitting.past, trial.past))
         after = held_out_errors(trial.current(), trial.store, before.windows)
         judgement = judge(before.errors, after, before.frames, blocks_of(before.windows))
         told = TriedStructure(
             name=describe(candidate), kept=judgement.kept, share=judgement.share, reason=judgement.reason,
-            asked_by=list(self._reasons), expected=gain,
+            asked_by=self._reasons or [f"the screening alone, by {screened.share:.1%} of the cost"],
+            expected=screened.share,
+            doubted=judgement.open and screened.share >= _LEAST
+            and 1.0 - (judgement.share or 1.0) > max(_DOUBTED * judgement.needed, _LEAST),
         )  # fmt: skip
-        return _Trial(candidate, trial, costs, told)
+        return _Trial(candidate, trial, costs, told, replace(before, errors=after))
 
     def _keep(self, trials: Sequence["_Trial"]) -> bool:
         """Keep the best of trials, if one is better than the fit."""
@@ -193,9 +218,15 @@ class StructureSearch:
         most = 1.0 if screened else _SHARE
         better = [one for one in trials if one.told.kept and (one.told.share or 0.0) < most]
         best = min(better, key=lambda one: one.told.share or 0.0, default=None)
+        if best is not None and STRUCTURES[best.candidate.kind] is MOVED_CENTRE:  # which a payload moves, too
+            loads = (one for one in better if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD)
+            best = next((one for one in loads if not one.errors.worse_than(best.errors)), best)
         self.tried += [one.told if one is best else msgspec.structs.replace(one.told, kept=False) for one in trials]
         if best is None:
             return False
+        self.tried = [
+            msgspec.structs.replace(one, doubted=False) for one in self.tried
+        ]  # what is kept explains it, too
         names = {stage: name for name, stage in zip(self.costs, self.fitting.stages, strict=True)}
         self.costs |= {names[stage]: cost for stage, cost in best.costs.items()}
         self.fitting, self._begin = best.fitting, None
@@ -231,15 +262,20 @@ class _HeldOutErrors:
     frames: list[int]
     errors: RolloutErrors
 
+    def worse_than(self, other: "_HeldOutErrors") -> bool:
+        """Return whether other errors along the same windows are smaller by more than chance."""
+        return judge(self.errors, other.errors, self.frames, blocks_of(self.windows)).kept
+
 
 @dataclass(frozen=True)
 class _Trial:
-    """A fit with a candidate, its held-out costs by stage, and what is said of it."""
+    """A fit with a candidate, its held-out costs by stage, what is said of it, and its errors."""
 
     candidate: StructureCandidate
     fitting: Fitting
     costs: dict[FitStage, float]
     told: TriedStructure
+    errors: _HeldOutErrors
 
 
 def asks(fitting: Fitting) -> list[str]:
@@ -283,51 +319,58 @@ def _held_out(fitting: Fitting, past: int) -> tuple[Windows, list[int]]:
 
 
 @torch.no_grad()
-def screen(
-    fitting: Fitting, stages: Sequence[FitStage], *, last: bool = False
-) -> list[tuple[StructureCandidate, float, dict[str, float]]]:
-    """Return the candidates with the largest share of a stage's cost that each would save, and first values.
+def screen(fitting: Fitting, stages: Sequence[FitStage], *, last: bool = False, asked: bool = True) -> list[Screened]:
+    """Return the candidates with the largest share of a stage's cost that each would save, the best first.
 
-    The best is first. Candidates are those that are tried `last`, or the others.
+    Candidates are those that are tried `last`, or the others; a payload alone unless they are `asked` for.
     """
-    found: dict[tuple[str, str], tuple[StructureCandidate, float, dict[str, float]]] = {}
+    found: dict[tuple[str, str], Screened] = {}
     by_probe: dict[Any, list[StructureCandidate]] = {}
     for one in candidates_for(fitting.model, fitting.settings):
-        if STRUCTURES[one.kind].screened and STRUCTURES[one.kind].last == last:
-            by_probe.setdefault(STRUCTURES[one.kind].probe, []).append(one)
-    for probe, candidates in by_probe.items():
-        more = list({one.name: one for candidate in candidates for one in candidate.columns}.values())
-        wide = fitting.space.extended(fitting.model.mechanism, more)
-        probed = fitting if probe is None else fitting.with_model(probe(fitting.model).with_space(wide))
-        for stage in stages:
-            residuals = probed.residuals(probed.windows(Split.TRAIN, replace_windows(stage))).with_space(wide)
-            point = fitting.start(residuals, torch.cat([fitting.x, fitting.x.new_zeros(len(more))]))
-            now = float(residuals.cost(point))
-            if probe is not None:  # its own quantities may have an effect already
-                own = fitting.residuals(fitting.windows(Split.TRAIN, replace_windows(stage)))
-                now = float(own.cost(fitting.start(own)))
-            for entry in _screened(fitting, residuals, point, wide, candidates, now):
-                key = entry[0].kind, entry[0].place
+        kind = STRUCTURES[one.kind]
+        if kind.screened and kind.last == last and (asked or kind is ADDED_PAYLOAD):
+            by_probe.setdefault(kind.probe, []).append(one)
+    for stage in stages:
+        windows = fitting.windows(Split.TRAIN, replace_windows(stage))
+        own = fitting.residuals(windows)
+        left = now = float(own.cost(fitting.start(own)))
+        for probe, candidates in sorted(by_probe.items(), key=lambda one: one[0] is not None):
+            more = list({one.name: one for candidate in candidates for one in candidate.columns}.values())
+            wide = fitting.space.extended(fitting.model.mechanism, more)
+            probed = fitting if probe is None else fitting.with_model(probe(fitting.model).with_space(wide))
+            residuals = probed.residuals(windows).with_space(wide)
+            nothing = fitting.x.new_tensor([one.of(one.declared_value) for one in more])
+            point = fitting.start(residuals, torch.cat([fitting.x, nothing]))
+            entries, left = _screened(fitting, residuals, point, wide, candidates, now, left)
+            for entry in entries:
+                key = entry.candidate.kind, entry.candidate.place
                 before = found.get(key, entry)
                 # Steps over short windows are nearly linear, and better starts where they show something.
-                found[key] = entry if before[1] < _LEAST < entry[1] else before
+                found[key] = entry if before.share < _LEAST < entry.share else before
+    for (kind, place), one in list(found.items()):  # a payload moves the centre of mass, too
+        load = next((both for both in found if both[1] == place and STRUCTURES[both[0]] is ADDED_PAYLOAD), None)
+        if STRUCTURES[kind] is MOVED_CENTRE and load is not None and one.share > found[load].share:
+            found[load] = replace(found[load], share=one.share)
     best: dict[str, float] = {}
-    for (kind, _), (_, gain, _) in found.items():
-        best[kind] = max(best.get(kind, 0.0), gain)
+    for (kind, _), one in found.items():
+        best[kind] = max(best.get(kind, 0.0), one.share)
     # A structure in one joint is simpler than the same in all, which cannot save less.
-    return sorted(found.values(), key=lambda one: (-best[one[0].kind], one[0].place == EVERY, -one[1]))
+    return sorted(found.values(), key=lambda one: (-best[one.candidate.kind], one.candidate.place == EVERY, -one.share))
 
 
 def _screened(
     fitting: Fitting, residuals: Residuals, point: Point, wide: CoordinateSpace,
-    candidates: Sequence[StructureCandidate], now: float,
-) -> list[tuple[StructureCandidate, float, dict[str, float]]]:  # fmt: skip
-    """Return candidates with what they save of the present cost, and first values, from the Jacobian at a point."""
+    candidates: Sequence[StructureCandidate], now: float, left: float,
+) -> tuple[list[Screened], float]:  # fmt: skip
+    """Return what candidates save of the present cost, from the Jacobian at a point, and the cost without them.
+
+    `left` is that cost so far.
+    """
     matrix, gradient, _ = reduce(residuals, residuals.normal(point))
     full, right = (part[0] for part in assemble(residuals, matrix, gradient, point))
     space, cost, found = fitting.space, float(residuals.cost(point)), []
     if not math.isfinite(cost):
-        return []
+        return [], left
     lower, upper = (torch.cat([bound, wide.lower.new_full((len(right) - len(bound),), end)])
                     for bound, end in ((wide.lower, -torch.inf), (wide.upper, torch.inf)))  # fmt: skip
     x = torch.cat([point.x[0], right.new_zeros(len(right) - len(wide.names))])
@@ -335,15 +378,26 @@ def _screened(
     large = len(space.names) > _MANY
     before, moved = _gain(full, right, x, lower, upper, shared)
     before *= _realised(residuals, point, moved, before) if large else 1.0
+    left = min(left, cost - before)
     for one in candidates:
         rows = [wide.names.index(column.name) for column in one.columns]
         gain, moved = _gain(full, right, x, lower, upper, [*shared, *rows])
-        if large and gain - before >= _LEAST * now:
+        for column, row in zip(one.columns, rows, strict=True):
+            moved[row] = _linear(column, x[row], moved[row])
+        if large and left - (cost - gain) >= _LEAST * now:
             gain *= _realised(residuals, point, moved, gain)
         values = {column.name: float(column.value(moved[row])) for column, row in zip(one.columns, rows, strict=True)}
-        start = STRUCTURES[one.kind].start(fitting.model, one.place, values)
-        found.append((one, (gain - before) / now, start))
-    return found
+        starts = STRUCTURES[one.kind].starts(fitting.model, one.place, values)
+        found.append(Screened(one, (left - (cost - gain)) / now, starts, moved[: len(space.names)]))
+    return found, left
+
+
+def _linear(one: Coordinate, x: Tensor, moved: Tensor) -> float:
+    """Return where a coordinate has the value of a step that is linear in it, not in its logarithm: as effects are."""
+    if one.signed:
+        return float(moved)
+    value, least = one.value(x), one.least_value or 0.0
+    return one.of(max(float(value + one.width * (value + one.size) * (moved - x)), least))
 
 
 def _realised(residuals: Residuals, point: Point, moved: Tensor, gain: float) -> float:
@@ -410,32 +464,42 @@ def with_structure(
 
 
 def fit_with(
-    fitting: Fitting, candidate: StructureCandidate, start: Mapping[str, float], stages: Sequence[FitStage],
-    begin: Tensor | None = None,
-) -> tuple[Fitting, dict[FitStage, float]]:  # fmt: skip
+    fitting: Fitting, screened: Screened, stages: Sequence[FitStage], begin: Tensor | None = None
+) -> tuple[Fitting, dict[FitStage, float]]:
     """Return the fit with a candidate, from where the fit without it ended, and its held-out cost by stage.
 
     It is that of the stage that is kept (`kept_stage`). `begin` are other coordinates of the fit to begin with: what
     more iterations found without the candidate stands in for it.
     """
+    candidate = screened.candidate
     begin = fitting.x if begin is None else begin
     model = with_structure(fitting.model, candidate, fitting.space, fitting.settings)
     trial = fitting.with_model(model)
     space, own = trial.space, fitting.space.names
-    trial.x = space.declared.clone()
-    for k, one in enumerate(space.coordinates):
-        if one.name in own:
-            trial.x[k] = begin[own.index(one.name)]
-        elif one.name in start:
-            trial.x[k] = one.of(start[one.name])
-    # What the missing structure has driven far away begins anew.
+
+    def begun_from(there: Tensor, start: Mapping[str, float]) -> Tensor:
+        x = space.declared.clone()
+        for k, one in enumerate(space.coordinates):
+            if one.name in own:
+                x[k] = there[own.index(one.name)]
+            elif one.name in start:
+                x[k] = one.of(start[one.name])
+        return x
+
     fresh = torch.tensor([name not in own for name in space.names])
-    trial.x = space.clip(torch.where((trial.x.abs() > IMPLAUSIBLE) & ~fresh, space.declared, trial.x))
-    begun, ends = trial.x, []
+    # What the missing structure has driven far away begins anew; of drives where the screening says, if that is better.
+    begun = torch.stack([begun_from(begin, start) for start in screened.starts])
+    begun = torch.where((begun.abs() > IMPLAUSIBLE) & ~fresh, space.declared, begun)
     of_drives = STRUCTURES[candidate.kind].probe is not None or not STRUCTURES[candidate.kind].screened
+    if of_drives and screened.x is not None:
+        begun = torch.cat([begun, torch.stack([begun_from(screened.x, start) for start in screened.starts])])
+    begun, ends = space.clip(begun), []
+    if len(begun) > 1:
+        few = trial.residuals(trial.windows(Split.TRAIN, replace_windows(stages[0])))
+        begun = begun[few.cost(trial.start(few, begun[0]).at(begun)).argmin()][None]
     stages = stages if of_drives else stages[:1]  # bodies show in short windows, whose fits are better conditioned
     for stage in stages:
-        trial.x, trial.local = begun.clone(), dict(fitting.local)
+        trial.x, trial.local = begun[0].clone(), dict(fitting.local)
         trial.refine(_patient(stage, space) if of_drives and stage == fitting.stages[-1] else stage)
         ends.append((trial.held_out_cost(), trial.x, trial.local))
     costs = {stage: cost for stage, (cost, _, _) in zip(stages, ends, strict=True)}
