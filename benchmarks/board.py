@@ -24,6 +24,7 @@ import torch
 
 from _board_page import write_page
 from _common import commit, require, result_parser, single_thread, write_result
+from _whole_walks import whole_walks
 from neurodyn.core import InputError, read_json, write_json
 from neurodyn.data import Split, Store
 from neurodyn.data.windows import Windows, select_windows
@@ -101,6 +102,7 @@ class Row:
         moving: Least mean speed of the joints in the windows that count; None for all.
         held_out: What differs in the test runs, in words.
         past: Most frames before a start that a model may read.
+        made: Makes the arrays of the row of those of the file; None for these.
     """
 
     title: str
@@ -111,6 +113,7 @@ class Row:
     moving: float | None = None
     held_out: str = "other motions"
     past: int = PAST
+    made: Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]] | None = None
 
 
 _TRIANGLES = by_number({2, 6}, {4})
@@ -137,6 +140,8 @@ ROWS = {
     "triple": Row("triple pendulum", "multiarm/triple.npz", by_number({3}, {2}), held_out="later stretches"),
     "compass": Row("compass gait", "compass_gait/compass_gait.npz", by_number({7, 9}, {6}, "walk"), (0.1, 0.25),
                    held_out="other walks"),
+    "compass_walk": Row("compass gait, whole walks", "compass_gait/compass_gait.npz", by_number({7, 9}, {6}, "walk"),
+                        held_out="other walks", made=whole_walks),
     "hopper": Row("leg on a stand", "hopper/hop_start.npz", in_time((0.5, 0.7), {2}, {1}), (0.05, 0.1), moving=0.5,
                   held_out="the landing"),
     "cassie": Row("Cassie's landings", "cassie/cassie.npz", by_number({16, 17, 18, 19}, {13, 14, 15}), (0.02, 0.045),
@@ -223,6 +228,7 @@ def prepared(row: Row, data: Path, path: Path) -> Path:
     """Write a row's log with its runs and their split."""
     with np.load(data / row.file) as file:
         log = {key: file[key] for key in file.files}
+    log = log if row.made is None else row.made(log)
     if row.run is not None:
         k = [str(one) for one in log["run_names"]].index(row.run)
         first, last = log["offsets"][k : k + 2].tolist()
