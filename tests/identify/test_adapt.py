@@ -3,6 +3,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,14 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.artifact import load as load_run
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.artifact import HYBRID
-from neurodyn.identify import AdaptationSettings, Identification, IdentificationSettings, adapt, identify
+from neurodyn.identify import (
+    AdaptationSettings,
+    Identification,
+    IdentificationSettings,
+    adapt,
+    identification,
+    identify,
+)
 from neurodyn.identify.confidence.certainty import coordinate_parameters, hold_undetermined
 from neurodyn.identify.confidence.refits import read_refits
 from neurodyn.identify.fit.intervals import identifiability
@@ -35,6 +43,7 @@ from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_lag
 from neurodyn.identify.settings import AdaptationRecord, FitStage
 from neurodyn.identify.stages.growing_windows import Fitting, settled
+from neurodyn.identify.stages.problem import IdentificationProblem
 from neurodyn.learn.reproduction import reproduce
 from neurodyn.robots import load
 from neurodyn.sim.draws import read_posterior
@@ -307,3 +316,25 @@ def test_one_search_takes_the_names_of_an_adaptation(log: Path, tmp_path: Path):
 def test_settings_that_stages_do_not_take_are_refused(changes: dict[str, object], message: str):
     with pytest.raises(ValueError, match=message):
         msgspec.structs.replace(SETTINGS, **changes)
+
+
+def test_derivatives_of_short_steps_are_taken_from_longer_ones(log: Path):
+    model, store = model_of("cartpole", "*"), Store.open(log)
+    short = replace(model, engine=msgspec.structs.replace(model.engine, substeps=80))
+    fitting = Fitting(short, store, SETTINGS, 1)
+    assert fitting.tangent is not None
+    assert fitting.tangent.config.substeps == 40  # half a millisecond
+    residuals = fitting.residuals(fitting.windows(Split.TRAIN, SETTINGS.stages[0]))
+    point = fitting.start(residuals)
+    normals = (one.chord(point)[0] for one in (residuals, residuals.with_dynamics(fitting.dynamics)))
+    coarse, own = (one.gradient for one in normals)
+    assert 0.0 < (coarse - own).norm() < 0.02 * own.norm()
+    assert Fitting(model, store, SETTINGS, 1).tangent is None
+
+
+@pytest.mark.parametrize(("frames", "tried"), [(5, False), (60, True)])
+def test_a_log_of_a_second_tries_no_structures(tmp_path: Path, frames: int, tried: bool):
+    path = tmp_path / "log.h5"
+    store = cartpole_log(path, worn_cartpole(), frames=frames)
+    problem = IdentificationProblem(with_lag(load("cartpole")), "cartpole", str(path), store, ())
+    assert identification._Identification(problem, tmp_path, SETTINGS, ()).settings.structures == tried

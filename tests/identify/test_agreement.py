@@ -85,6 +85,9 @@ def test_evaluations_use_the_value_of_each_log_and_fit_that_of_a_new_one(
     log = open_along_log(out, [out.parent / "a.h5", out.parent / "c.h5"])[3]
     assert log.parameters is not None
     assert sorted(set(log.parameters[:, k].tolist())) == pytest.approx([own.groups["a"][k], own.groups["c"][k]])
+    alone = open_along_log(out, out.parent / "c.h5")[3].parameters  # one of several is no new log
+    assert alone is not None
+    assert sorted(set(alone[:, k].tolist())) == pytest.approx([own.groups["c"][k]])
     cartpole_log(tmp_path / "new.h5", worn_cartpole(damping=OTHER), seed=20, episodes=8)
     with pytest.warns(Notice, match=r"which told their own values: .*hinge\.damping"):
         new = open_along_log(out, tmp_path / "new.h5")[3]

@@ -178,6 +178,21 @@ def test_exported_numbers_are_trusted_more_than_guesses(tmp_path: Path):
     assert (guessed > 1.5 * exported).all()
 
 
+def test_lengths_of_a_robot_without_motors_are_free_within_what_one_measures(tmp_path: Path):
+    """Between joints alone: where the first one is in the world shows nowhere."""
+    folder = tmp_path / "arm"
+    text = "joints:\n  - {name: swing, kind: revolute}\n  - {name: tip, kind: revolute}\nactuated: {}"
+    second = '<body pos="0 0 -.4"><joint name="tip" axis="0 1 0"/><inertial pos="0 0 -.1" mass=".2" '
+    second += 'diaginertia="1e-3 1e-3 1e-4"/></body>'
+    robot = declared(folder, arm().replace("</body>", second + "</body>", 1), text)
+    space = structures(FitModel.declared(robot, "odd", SETTINGS), SETTINGS)[0].space
+    assert space is not None
+    lengths = {one.name: one for one in space.coordinates if ".origin." in one.name}
+    assert set(lengths) == {f"tip.origin.{axis}" for axis in "xyz"}
+    assert lengths["tip.origin.z"].nominal == pytest.approx(-0.4)
+    assert lengths["tip.origin.z"].width == pytest.approx(0.008)
+
+
 def test_an_inertia_stays_that_of_a_body_however_it_is_stretched():
     entries = dict(zip(INERTIA_ENTRIES, torch.tensor([2.0, 3.0, 4.0, 0.1, -0.2, 0.3]), strict=True))
     long = stretched(entries, [torch.tensor(s) for s in (3.0, 0.2, 1.0)])

@@ -89,6 +89,15 @@ def test_a_run_of_no_known_group_begins_after_the_second_that_tells_its_values()
     assert short.parameters[:, 0].tolist() == pytest.approx([0.225, 0.225])
 
 
+def test_one_of_several_logs_of_a_fit_is_no_new_one():
+    own = msgspec.structs.replace(OWN, by="run")
+    store = pendulum_log({"left": 0.4})  # whose header knows nothing of the fit's names
+    known, fitted = with_own(store, own, dynamics("elbow.damping"), "right")
+    assert fitted == {}
+    assert known.parameters is not None
+    assert known.parameters[:, 0].tolist() == pytest.approx([0.4, 0.4])
+
+
 def test_groups_are_shared_if_fit_and_validation_hold_all_of_them():
     store = pendulum_log(DAMPINGS)
     assert shared_groups(store) == ("left", "right")

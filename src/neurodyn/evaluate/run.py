@@ -47,6 +47,7 @@ from neurodyn.evaluate.stability import stability
 from neurodyn.evaluate.world_model import forecast_log
 from neurodyn.identify.ladder.held_out import ALONG_LOG, FromPast
 from neurodyn.identify.ladder.own_quantities import as_adapted
+from neurodyn.identify.result import MECHANISM
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import Robot
@@ -177,10 +178,21 @@ def open_along_log(run: str | Path, data: Logs, device: str = "cpu") -> tuple[Dy
         store = on_declared_ground(robot, store)
     if robot.command != own.spec.control_kind:
         own = put_behind_drives(own, robot.drives)
-    store = as_adapted(run, store, own)
+    store = as_adapted(run, store, own, _name_in_fit(run, names_of(data)))
     if isinstance(past, FromPast) and isinstance(own, HybridDynamics):
         return cast(Dynamics, FromPast(own, past.context, past.noise)), "past", robot, store
     return own, "logged", robot, store
+
+
+def _name_in_fit(run: str | Path, data: Sequence[str]) -> str:
+    """Return the name of the run that a fit to several logs took one of them for; empty for other logs."""
+    folder = resolve_run(run)
+    try:
+        logs = list(map(Path, training_logs(folder.parent if folder.name == MECHANISM else folder)))
+    except InputError:
+        return ""
+    names = {log.resolve(): name for log, name in zip(logs, run_names(logs), strict=True)}
+    return names.get(Path(data[0]).resolve(), "") if len(data) == 1 < len(logs) else ""
 
 
 def _as_trained(run: str | Path, store: Store, kind: str) -> Store:

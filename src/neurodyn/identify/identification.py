@@ -94,7 +94,7 @@ from neurodyn.identify.settings import (
 from neurodyn.identify.stages.agreement import LogComparison
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.problem import STATE, Identification, IdentificationProblem, SettledFit, last_step
-from neurodyn.identify.stages.stage_windows import past_frames
+from neurodyn.identify.stages.stage_windows import past_frames, training_seconds
 from neurodyn.identify.stages.staged_fit import fit_in_stages
 from neurodyn.identify.unknowns.priors import Prior, UnitPrior, prior_of
 from neurodyn.identify.unknowns.quantities import is_coupled
@@ -111,6 +111,8 @@ from neurodyn.sim.draws import POSTERIOR
 
 _DATA = "data"
 _HELD_OUT = 1000
+_SHORT = 2.0
+"""Length of the training episodes below which no other structures are tried: so few tell no two apart [s]."""
 
 
 def identify(
@@ -190,6 +192,8 @@ class _Identification:
             asked, mounting = split_mounting(asked, problem.store.header, sensors)
             self.settings = settings = with_one_mass(settings, declared.mechanism, asked)
         coupled = bool(settings.quantities) or is_coupled(problem.robot, declared.mechanism, quantities, asked)
+        if training_seconds(problem.store) < _SHORT:
+            self.settings = settings = msgspec.structs.replace(settings, structures=False)
         self.sensing = LogSensors.of(
             problem.robot, problem.store, settings, quantities, () if coupled else asked, declared.mechanism.bounds()
         )
@@ -210,7 +214,7 @@ class _Identification:
             raise InputError(
                 "identification: the data hold targets, not torques; valid: networks without control inputs"
             )
-        acting = any(not drive.prescribes_motion for drive in self.declared.drives.values())
+        acting = any(not drive.constrains for drive in self.declared.drives.values())
         remembers = acting or any(one.remembers for one in networks)
         self.context = settings.context if self.start == "past" else 0
         self.history = settings.history if remembers and not settings.stages else 0

@@ -31,7 +31,9 @@ def flights(episodes: int = 4) -> Store:
     time = DT * torch.arange(FRAMES + 1, dtype=torch.float64)
     rows, random = [], np.random.default_rng(0)
     for _ in range(episodes):
-        spin = torch.stack([0.8 * torch.sin(3 * time), 0.5 * torch.cos(2 * time), 0.7 - 0.4 * torch.cos(time)], 1)  # base axes
+        spin = torch.stack(
+            [0.8 * torch.sin(3 * time), 0.5 * torch.cos(2 * time), 0.7 - 0.4 * torch.cos(time)], 1
+        )  # base axes
         turned = [rotation.exponential(torch.tensor(random.normal(size=3)))]
         for k in range(FRAMES):
             turned.append(rotation.multiply(turned[-1], rotation.exponential(0.5 * DT * (spin[k] + spin[k + 1]))))

@@ -298,6 +298,8 @@ class Drive(Config, frozen=True):
 
     def with_quantities(self, named: Mapping[str, float]) -> "Drive":
         """Return the drive with other values of its `quantities`."""
+        if self.constrains:
+            return self
         changes: dict[str, Any] = {what: named[what] for what in self.quantities() if what in NUMBERS}
         for name, part in (("state", self.state), ("muscle", self.muscle)):
             if part is not UNSET:

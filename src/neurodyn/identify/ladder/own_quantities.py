@@ -57,24 +57,29 @@ def own_quantities(residuals: Residuals, point: Point, by: Literal["group", "run
     )  # fmt: skip
 
 
-def with_groups(store: Store, own: OwnQuantities) -> Store:
-    """Return a log with the values of its groups in its parameters, in runs of other groups the usual ones."""
-    rows = np.array([own.groups.get(label, own.usual) for label in _labels(store, own)], np.float32)
+def with_groups(store: Store, own: OwnQuantities, named: str = "") -> Store:
+    """Return a log with the values of its groups in its parameters, in runs of other groups the usual ones.
+
+    `named` is the group or run that the fit took the whole log for; empty for those of its header.
+    """
+    rows = np.array([own.groups.get(label, own.usual) for label in _labels(store, own, named)], np.float32)
     before = store.differing_in([name for name in store.header.parameters if name not in own.names])
     rows = rows if before.parameters is None else np.concatenate([before.parameters, rows], 1)
     parameters = before.header.parameters | dict(zip(own.names, own.usual, strict=True))
     return replace(before, header=msgspec.structs.replace(before.header, parameters=parameters), parameters=rows)
 
 
-def _labels(store: Store, own: OwnQuantities) -> list[str]:
+def _labels(store: Store, own: OwnQuantities, named: str) -> list[str]:
     """Return the group, or the run, of each episode; empty for none."""
+    if named:
+        return [named] * len(store.table)
     if own.by == "run":
         return [store.run_name(episode) for episode in range(len(store.table))]
     return [store.header.groups[group] if group >= 0 else "" for group in store.group.tolist()]
 
 
 def with_own(
-    store: Store, own: OwnQuantities, dynamics: HybridDynamics
+    store: Store, own: OwnQuantities, dynamics: HybridDynamics, named: str = ""
 ) -> tuple[Store, dict[str, dict[str, float]]]:  # fmt: skip
     """Return a log as `with_groups`, but runs of other groups with values that their first second tells.
 
@@ -83,12 +88,12 @@ def with_own(
     Returns:
         The log, and the values of these runs by name.
     """
-    known = with_groups(store, own)
+    known = with_groups(store, own, named)
     rows, table = np.array(known.parameters), known.table.copy()
     fitted: dict[str, dict[str, float]] = {}
     frames = max(2, round(_WINDOW / dynamics.spec.dt))
     first = max(frames, round(_FIRST / dynamics.spec.dt))
-    for episode, label in enumerate(_labels(store, own)):
+    for episode, label in enumerate(_labels(store, own, named)):
         if label in own.groups or known.lengths[episode] < 2 * first:
             continue
         values = _fitted_values(own, known, episode, dynamics, frames, first)
@@ -99,10 +104,11 @@ def with_own(
     return replace(known, parameters=rows, table=table) if fitted else known, fitted
 
 
-def as_adapted(run: str | Path, store: Store, dynamics: Dynamics) -> Store:
+def as_adapted(run: str | Path, store: Store, dynamics: Dynamics, named: str = "") -> Store:
     """Return a log with the quantities that an adaptation gives its groups, or its runs, values of their own.
 
-    Says which runs got theirs from their first second, and begin after it.
+    `named` is the run that the adaptation took the whole log for; empty for those of its header. Says which runs got
+    theirs from their first second, and begin after it.
     """
     folder = resolve_run(run)
     figures = read_adaptation(folder.parent if folder.name == MECHANISM else folder)
@@ -110,7 +116,7 @@ def as_adapted(run: str | Path, store: Store, dynamics: Dynamics) -> Store:
         return store
     if not set(figures.own.names) <= set(dynamics.own_quantities):  # the declaration, which has one value for all
         return store
-    store, fitted = with_own(store, figures.own, dynamics)
+    store, fitted = with_own(store, figures.own, dynamics, named)
     told = [
         f"{name} ({', '.join(f'{quantity} {value:.3g}' for quantity, value in values.items())})"
         for name, values in fitted.items()

@@ -281,7 +281,9 @@ class FitModel:
         assert self.space is not None
         delay = float(self.space.value("motors.delay", x)) if self.space.has("motors.delay") else 0.0
         drives = {
-            name: msgspec.structs.replace(drive, longest_delay=max(delay, drive.delay, _LEAST_REACH))
+            name: drive
+            if drive.constrains
+            else msgspec.structs.replace(drive, longest_delay=max(delay, drive.delay, _LEAST_REACH))
             for name, drive in self.mechanism.drives.items()
         }
         lean = self.with_space(self.space.lean)

@@ -18,6 +18,7 @@ from msgspec import UNSET
 from torch import Tensor
 
 from neurodyn.core.errors import InputError, nearest
+from neurodyn.data.command_parts import part_count
 from neurodyn.data.header import CONTROL, Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
@@ -51,6 +52,8 @@ _EXACT = 1e-5
 _FINE = 1.25e-3
 """Steps of the engine with which a fit without contacts ends, if the settings do not say [s]: damping that is implicit
 in a step of the engine acts half a step late, which a fit takes for another delay."""
+_COARSE = 5e-4
+"""Steps of the engine from which derivatives are taken where its own are shorter [s]: those of stiff contacts."""
 _FINER = 2
 """Steps of the engine in place of one, to see what its length does to the solution."""
 _STARTS, _STARTS_OF_BASE = 2, 4
@@ -91,14 +94,12 @@ class Fitting:
     Attributes:
         model: The structure.
         dynamics: Its dynamics.
-        tangent: Its dynamics with longer steps, for derivatives; None for `dynamics`.
-        doubled: Its dynamics with steps twice as long, to extrapolate from; None for none.
-        space: Coordinates of its free quantities.
-        x: Current coordinates of the search, shape [n].
+        tangent, doubled: Its dynamics with longer steps, for derivatives (None for `dynamics`), and with steps twice as
+            long, to extrapolate from (None for none).
+        space, x: Coordinates of its free quantities, and those of the search so far, shape [n].
         past: Frames before a window in which motors and springs settle.
         stages: Stages of the search.
-        noise: Noise of the log's states.
-        scale: Divisor of the errors of each channel, shape [channels].
+        noise, scale: Noise of the log's states, and the divisor of the errors of each channel, shape [channels].
         environments: Ground and gravity of windows.
         per_log: Coordinates that vary between logs, with the standard deviation of the difference.
         local: Their values in each log, by its name, in these deviations, shape [coordinates that vary].
@@ -131,9 +132,9 @@ class Fitting:
         self.model, self.store, self.settings, self._report = model, store, settings, report
         assert model.space is not None
         self.space, self.dynamics = model.space, model.dynamics(store, threads)
-        self.tangent: HybridDynamics | None = None
-        self.doubled: HybridDynamics | None = None
         self.spec = model.robot.spec
+        self.tangent = self._coarse()
+        self.doubled: HybridDynamics | None = None
         self.environments = environments_of(store, self.dynamics)
         self.past = past_frames(self.dynamics, settings, store)
         self.x = first_coordinates(self.space)
@@ -517,6 +518,12 @@ class Fitting:
         self.undamp(self.residuals(self.windows(Split.TRAIN, stage)))
         searched = self.again(costs)
         return self.end_with_shifts(self.again(costs) if self.take_own_derivatives() else searched)
+
+    def _coarse(self) -> HybridDynamics | None:
+        """Return the dynamics with steps that derivatives need not be shorter than; None for those of the fit."""
+        substeps, parts = self.model.engine.substeps, part_count(self.store.header)
+        fewer = [n for n in range(parts, substeps, parts) if substeps % n == 0 and self.spec.dt <= n * _COARSE]
+        return self._with_substeps(fewer[0]).dynamics(self.store, self.dynamics.threads) if fewer else None
 
     def take_own_derivatives(self) -> bool:
         """Take derivatives from the short steps themselves, and return so, unless they would cost too much."""

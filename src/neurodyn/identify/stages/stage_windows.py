@@ -46,6 +46,11 @@ def longest_window(store: Store) -> int:
     return min(int(store.lengths[episodes_of(store, split)].max()) for split in (Split.TRAIN, Split.VALIDATION))
 
 
+def training_seconds(store: Store) -> float:
+    """Return the length of all training episodes [s]."""
+    return float(store.lengths[episodes_of(store, Split.TRAIN)].sum()) * store.header.spec.dt
+
+
 def swings(mechanism: Mechanism) -> bool:
     """Return whether springs that no encoder sees have to settle."""
     return bool(mechanism.hidden) or any(drive.encoder == "motor" for drive in mechanism.drives.values())

@@ -41,6 +41,9 @@ _SCALE, _GAIN, _GRIP, _SOFT = 0.05, 0.3, 0.5, 0.7
 _GUESSED, _EXPORTED = (0.7, 0.5), (0.2, 0.25)
 """Prior deviations of guessed bodies and of those that a program exported: of the logarithm of the inertia, and of the
 centre in radii of gyration."""
+_MEASURED, _DRAWN = 0.02, 0.003
+"""Prior deviation of the place of a joint in its parent, as a share of its distance from the parent's joint: of guessed
+bodies, whose lengths one measures, and of those that a program exported."""
 _DIGITS = 2
 """Most significant digits of a mass that somebody guessed; exporters and scales give more."""
 _LIGHTEST = 0.05
@@ -202,11 +205,11 @@ def default_coordinates(
     """Return the default set for a robot with drives, as far as the mechanism has these quantities.
 
     Masses by limb; centres and inertias of a free body without joints, whose drag counts too, and of robots without
-    motors; a payload of a floating base, or of the link of a joint `carrier`; friction, damping, armature and
-    limits of each joint; gain, lag and encoder offset of each motor, and stiffness and damping of its controller; one
-    delay, and one lag of all servos; friction and softness of the floor. Static friction of motors in excess of the dry
-    one is excluded: a fit finds some even if there is none (3 N m in the worn ant), and it reduces no held-out error,
-    neither of that ant at 60 Hz nor of a Go2 at 200 Hz.
+    motors, with their lengths; a payload of a floating base, or of the link of a joint `carrier`; friction, damping,
+    armature and limits of each joint; gain, lag and encoder offset of each motor, and stiffness and damping of its
+    controller; one delay, and one lag of all servos; friction and softness of the floor. Static friction of motors in
+    excess of the dry one is excluded: a fit finds some even if there is none (3 N m in the worn ant), and it reduces no
+    held-out error, neither of that ant at 60 Hz nor of a Go2 at 200 Hz.
     """
     round_numbers = {link.joint.name for link in mechanism.links if _is_round(link.mass)}
     coordinates = [
@@ -215,7 +218,7 @@ def default_coordinates(
     ]
     if is_single(mechanism) or not robot.actuated:  # without motors, bodies are all that there is
         for index in turning_links(mechanism):
-            coordinates += body_coordinates(mechanism, index)
+            coordinates += [*body_coordinates(mechanism, index), *place_coordinates(mechanism, index)]
     if carrier or (mechanism.floating and not is_single(mechanism)):
         coordinates += payload_coordinates(mechanism, mechanism.names.index(carrier) if carrier else 0)
     hidden = mechanism.names[len(mechanism.names) - (mechanism.hidden or 0) :]
@@ -309,6 +312,19 @@ def body_coordinates(mechanism: Mechanism, index: int) -> list[Coordinate]:
     if not is_single(mechanism):
         return [*coordinates, Coordinate(f"{name}.{INERTIA_SCALE}", 1.0, inertia)]
     return [*coordinates, *(Coordinate(f"{name}.{what}", 1.0, 0.5 * inertia) for what in EXTENT)]
+
+
+def place_coordinates(mechanism: Mechanism, index: int) -> list[Coordinate]:
+    """Return the coordinates of a joint's place in its parent; none for one in the world, whose place shows nowhere."""
+    link = mechanism.links[index]
+    share, place = _MEASURED if _is_round(link.mass) else _DRAWN, link.joint.parent_frame[:3]
+    length = math.hypot(*place) * (link.joint.parent >= 0)
+    names = [f"{link.joint.name}.origin.{axis}" for axis in "xyz"]
+    return [
+        Coordinate(name, x, share * length, signed=True, quantities=(name,), unit="m")
+        for name, x in zip(names, place, strict=True)
+        if length > 0.0
+    ]
 
 
 def gyration(link: Link) -> float:
