@@ -100,7 +100,7 @@ def _one_graph() -> Measurement:
     carry = dynamics.begin(state)
 
     def step(q: Tensor, qd: Tensor, torque: Tensor) -> Tensor:
-        _, after = dynamics.step(carry, State.unchecked(q=q, qd=qd), Control.unchecked(torque=torque))
+        _, after = dynamics.step(carry, State.make_unchecked(q=q, qd=qd), Control.make_unchecked(torque=torque))
         return after.state.q
 
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
@@ -120,8 +120,8 @@ def _captured(device: torch.device) -> Measurement:
     carry = dynamics.begin(state)
 
     def step(state: State, torque: Tensor) -> tuple[State, Tensor]:
-        _, after = dynamics.step(carry, state, Control.unchecked(torque=torque))
-        return State.unchecked(q=after.state.q, qd=after.state.qd), after.state.q
+        _, after = dynamics.step(carry, state, Control.make_unchecked(torque=torque))
+        return State.make_unchecked(q=after.state.q, qd=after.state.qd), after.state.q
 
     with torch.no_grad():
         captured = CapturedStep(step, state, (torque,), device=device)

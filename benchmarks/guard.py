@@ -78,7 +78,7 @@ def main() -> None:
                     {
                         "with": lambda m=model, s=start, u=torque: m.rollout(s, u),
                         "without": lambda m=model, s=start, u=torque: m._rollout(s, u, None),
-                        "guard": lambda m=model, p=path, u=torque: m._watched(p, u, None),
+                        "guard": lambda m=model, p=path, u=torque: m._watch(p, u, None),
                     },
                     seconds=arguments.seconds,
                     rounds=7,

@@ -91,7 +91,7 @@ def test_a_neural_step_in_another_environment() -> None:
     own = dynamics.resolve_environment(None)
     assert own.ground is not None
     pose = torch.tensor([[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0]]).expand(WORLDS, 7)
-    environment = Environment(gravity=torch.tensor([0.0, 0.0, -9.81]), ground=own.ground.posed(pose))
+    environment = Environment(gravity=torch.tensor([0.0, 0.0, -9.81]), ground=own.ground.at_pose(pose))
     state, torque = _state(dynamics), Control(torque=_torque(dynamics))
     carry = dynamics.begin(state, environment)
     _require(count_launches(lambda: dynamics.step_(carry, state, torque)), 65)
@@ -249,7 +249,7 @@ def test_a_step_compiles_as_one_graph(name: str) -> None:
     carry = dynamics.begin(state)
 
     def step(q: Tensor, qd: Tensor, torque: Tensor) -> tuple[Tensor, Tensor]:
-        _, after = dynamics.step(carry, State.unchecked(q=q, qd=qd), Control.unchecked(torque=torque))
+        _, after = dynamics.step(carry, State.make_unchecked(q=q, qd=qd), Control.make_unchecked(torque=torque))
         return after.state.q, after.state.qd
 
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")

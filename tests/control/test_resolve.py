@@ -90,12 +90,12 @@ def test_starts_of_the_task_and_of_the_log_in_shares(tmp_path):
     log = Store(StoreHeader(spec=spec, source="log"), rows, table)
     model = WorldModel(spec, EnsembleConfig(members=2, width=8, depth=1, head=8))
     where = ResolvedDynamics("model", model, log)
-    assert where.drawn_by(TASK)
+    assert where.is_drawn_by(TASK)
     drawn = where.mixed_starts(TASK, 0, 0.25).draw(40).q
     assert int((drawn[:, 0] == 1.25).sum()) == 30
     assert len(drawn[:, 1].unique()) >= 10
     long = WorldModel(spec.with_context(8), EnsembleConfig(members=2, width=8, depth=1, head=8))
-    assert not ResolvedDynamics("model", long, log).drawn_by(TASK)
+    assert not ResolvedDynamics("model", long, log).is_drawn_by(TASK)
 
 
 def test_a_log_of_another_robot_is_refused(tmp_path):

@@ -108,8 +108,8 @@ def test_carries_keep_their_grounds_and_gravities_when_they_take_turns():
     ground = Ground(scene=Scene(shapes=(Plane(),)))
     start, still = falling_cubes(), torch.zeros(WORLDS, 60, 0)
     environments = [
-        Environment(ground=ground.posed(lifted(0.0))),
-        Environment(ground=ground.posed(lifted(0.1)), gravity=torch.tensor([0.0, 0.0, -20.0])),
+        Environment(ground=ground.at_pose(lifted(0.0))),
+        Environment(ground=ground.at_pose(lifted(0.1)), gravity=torch.tensor([0.0, 0.0, -20.0])),
         Environment(),
         Environment(ground=ground),
     ]

@@ -93,7 +93,7 @@ def test_rows_of_gains_that_broadcast_stay():
 
 
 def test_joined_parts_are_the_whole():
-    whole = Step.joined(
+    whole = Step.concatenate(
         [Step(STATE, termination=torch.tensor([0.1, 0.2, 0.3])).rows(slice(i, i + 1)) for i in range(3)]
     )
     assert torch.equal(whole.state.q, STATE.q)

@@ -84,7 +84,7 @@ def test_a_roll_out_by_replays_is_the_roll_out(name: str) -> None:
         state = State(q, torch.randn(worlds, spec.nv, generator=generator))
         controls = torch.randn(worlds, 10, spec.nu, generator=generator)
         wanted = dynamics.rollout(state, controls)
-        found = dynamics._replayed(dynamics.begin(state), state, controls, record=Again)
+        found = dynamics._replay(dynamics.begin(state), state, controls, record=Again)
         assert found is not None
         torch.testing.assert_close(found.q, wanted.q)
         torch.testing.assert_close(found.qd, wanted.qd)
@@ -105,7 +105,7 @@ def test_a_cuda_graph_holds_torch_and_warp(name: str) -> None:
         carry, step = dynamics.step_(carry, now, Control(torque=torque))
         now = step.state
         path.append(now.q)
-    found = dynamics._replayed(dynamics.begin(state), state, controls, record=cuda_graph)
+    found = dynamics._replay(dynamics.begin(state), state, controls, record=cuda_graph)
     assert found is not None
     apart = {
         way: (q.cpu() - there).abs().amax((0, 2))  # by frame

@@ -125,7 +125,7 @@ def test_a_scalar_holds_for_all_worlds_and_rows_choose_worlds():
     around = Environment(parameters={"base.mass": 3.0, "swing.damping": torch.tensor([0.1, 0.2])})
     assert around.parameters["base.mass"].tolist() == [3.0, 3.0]
     assert around.rows(torch.tensor([1])).parameters["swing.damping"].tolist() == pytest.approx([0.2])
-    assert Environment.joined([around, around]).parameters.worlds == 4
+    assert Environment.concatenate([around, around]).parameters.worlds == 4
 
 
 def test_freeing_keeps_values(robot, free):

@@ -8,7 +8,7 @@ import warp as wp
 
 from neurodyn.core.errors import Notice
 from neurodyn.geometry import compilation
-from neurodyn.geometry.compilation import announced
+from neurodyn.geometry.compilation import announcing
 from neurodyn.geometry.launching import start_warp
 
 
@@ -24,13 +24,13 @@ def test_what_warp_compiles_is_announced_and_what_it_caches_is_not(tmp_path, mon
     numbers, before = wp.ones(1, dtype=float, device="cpu"), (wp.get_logger(), wp.config.log_level)
     with (
         pytest.warns(Notice, match=r"compiling the test for this machine, once: at most \d+ s left"),
-        announced("the test", 30.0),
+        announcing("the test", 30.0),
     ):
         wp.launch(twice, 1, inputs=[numbers], device="cpu")
     assert numbers.numpy()[0] == 2.0
     assert (wp.get_logger(), wp.config.log_level) == before
     twice.module.unload()
-    with warnings.catch_warnings(), announced("the test again", 30.0):
+    with warnings.catch_warnings(), announcing("the test again", 30.0):
         warnings.simplefilter("error")
         wp.launch(twice, 1, inputs=[numbers], device="cpu")
 
@@ -41,7 +41,7 @@ def test_time_left_is_printed_every_ten_seconds_except_for_short_compilations(mo
     monkeypatch.setattr("time.perf_counter", lambda: clock["wall"])
     said = []
     monkeypatch.setattr(compilation, "notice", said.append)
-    with announced("it", 40.0):
+    with announcing("it", 40.0):
         for seconds in (1.5, 4.0, 4.0, 4.0, 4.0):
             clock["cpu"] += 0.5 * seconds  # half of a core is left
             clock["wall"] += seconds
@@ -53,7 +53,7 @@ def test_time_left_is_printed_every_ten_seconds_except_for_short_compilations(mo
 def test_threads_share_one_logger_and_the_last_one_restores_the_users():
     start_warp()
     before = wp.get_logger(), wp.config.log_level
-    first, second = announced("one", 1.0), announced("two", 1.0)
+    first, second = announcing("one", 1.0), announcing("two", 1.0)
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)  # as a thread that ends before another one

@@ -40,7 +40,7 @@ def expected(readings, radius, margin):
 def test_features_are_those_functions_of_the_readings(first):
     ours = contacts(first)
     q, qd = random_state(ours.proximity, 20)
-    ground = Ground(Scene(shapes=(Plane(), Box(half=(0.5, 0.4, 0.3))))).posed(random_pose(20))
+    ground = Ground(Scene(shapes=(Plane(), Box(half=(0.5, 0.4, 0.3))))).at_pose(random_pose(20))
     features = ours(ground, q, qd).view(20, -1, FEATURES)
     readings = ours.proximity(ground, q, qd, base_frame=True)
     for world in range(20):
@@ -64,7 +64,7 @@ def test_gradients_are_those_of_finite_differences(first):
     """On planes seen from the base the held normal is exact, and the ground point follows."""
     ours = contacts(first)
     q, qd = (x.requires_grad_() for x in random_state(ours.proximity, 12))
-    ground = PLANE.posed(random_pose(12))
+    ground = PLANE.at_pose(random_pose(12))
     depths = ours(ground, q, qd).view(12, -1, FEATURES)[..., :3].detach()
     assert (depths == 0).any()
     assert (depths[..., 0] > 1).any()
@@ -121,7 +121,7 @@ def test_a_state_of_another_robot_is_refused():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_gpu_agrees():
     ours = contacts()
-    ground, results = PLANE.posed(random_pose(5)), []
+    ground, results = PLANE.at_pose(random_pose(5)), []
     for device in ("cpu", "cuda"):
         q, qd = (x.to(device).requires_grad_() for x in random_state(ours.proximity, 5))
         features = ours(ground, q, qd)

@@ -31,7 +31,7 @@ def test_each_world_sees_the_scene_at_its_pose():
 def test_another_pose_shares_what_was_compiled():
     ground = Ground(Scene(shapes=(Plane(),)))
     arrays = ground.compiled.arrays("cpu", torch.float32)
-    assert ground.posed(torch.zeros(3, 7)).compiled.arrays("cpu", torch.float32) is arrays
+    assert ground.at_pose(torch.zeros(3, 7)).compiled.arrays("cpu", torch.float32) is arrays
 
 
 def test_one_pose_serves_all_worlds():

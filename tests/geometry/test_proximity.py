@@ -65,7 +65,7 @@ def test_gradients_are_those_of_finite_differences(first, base_frame):
     """On planes the held normal is exact."""
     proximity = ProximityQuery(all_kinds(first))
     q, qd = (x.requires_grad_() for x in random_state(proximity, 2))
-    ground = PLANE.posed(random_pose(2))
+    ground = PLANE.at_pose(random_pose(2))
 
     def outputs(q, qd):
         readings = proximity(ground, q, qd, base_frame=base_frame)
@@ -78,7 +78,7 @@ def test_gradients_are_those_of_finite_differences(first, base_frame):
 def test_gradient_of_a_ground_point_in_the_base_frame_holds_it_in_the_world():
     proximity = ProximityQuery(all_kinds())
     q, qd = random_state(proximity, 2)
-    ground = PLANE.posed(random_pose(2))
+    ground = PLANE.at_pose(random_pose(2))
     held = proximity(ground, q, qd).point
     weight = torch.randn_like(held)
 
@@ -118,7 +118,7 @@ def test_base_frame_is_the_same_reading_in_other_axes():
     rates = qd.clone()
     rates[:, 0], rates[:, 1] = c * qd[:, 0] - s * qd[:, 1], s * qd[:, 0] + c * qd[:, 1]
     pose = torch.cat([torch.tensor([[3.0, -1.0, 0.0]], dtype=torch.float64), turn], -1)
-    for one, other in zip(readings, proximity(PLANE.posed(pose), moved, rates, base_frame=True), strict=True):
+    for one, other in zip(readings, proximity(PLANE.at_pose(pose), moved, rates, base_frame=True), strict=True):
         torch.testing.assert_close(one, other)
 
 
@@ -135,13 +135,13 @@ def test_free_space_has_no_valid_reading(ground):
 
 def test_float32_is_right_to_a_micrometre():
     proximity = ProximityQuery(all_kinds())
-    ground = Ground(Scene(shapes=(Plane(), Box(half=(0.3, 0.4, 0.5), rotation=(0.5, 0.5, 0.5, 0.5))))).posed(
+    ground = Ground(Scene(shapes=(Plane(), Box(half=(0.3, 0.4, 0.5), rotation=(0.5, 0.5, 0.5, 0.5))))).at_pose(
         random_pose(64)
     )
     q, qd = random_state(proximity, 64)
     q[:, :3] *= 0.3
     exact = proximity(ground, q.float().double(), qd.float().double())
-    single = proximity(ground.posed(ground.pose), q.float(), qd.float())
+    single = proximity(ground.at_pose(ground.pose), q.float(), qd.float())
     assert (exact.distance - single.distance).abs().max() < 2e-6
     assert (exact.position - single.position).abs().max() < 2e-6
 
@@ -154,7 +154,7 @@ def test_other_widths_precisions_and_worlds_are_refused():
     with pytest.raises(InputError, match="float32 or float64"):
         proximity(PLANE, q.half(), qd.half())
     with pytest.raises(InputError, match=r"poses of shape \[3, 7\]"):
-        proximity(PLANE.posed(random_pose(3)), q, qd)
+        proximity(PLANE.at_pose(random_pose(3)), q, qd)
 
 
 def test_features_of_a_second_tree_beside_a_floating_robot_are_refused():
@@ -175,7 +175,7 @@ def test_no_world_and_no_contact_point_are_no_trouble():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_gpu_reads_and_differentiates_like_the_cpu():
     proximity = ProximityQuery(all_kinds())
-    ground = PLANE.posed(random_pose(8))
+    ground = PLANE.at_pose(random_pose(8))
     results = []
     for device in ("cpu", "cuda"):
         q, qd = (x.to(device).requires_grad_() for x in random_state(proximity, 8))

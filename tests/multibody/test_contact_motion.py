@@ -59,10 +59,10 @@ def test_a_ground_of_other_shapes_acts_at_each_contact_point(motion):
 def test_any_batch_shape_and_a_pose_for_each_world(motion):
     q, qd, torque = standing()
     pose = torch.tensor([[0.0, 0.0, 0.01 * i, 0.0, 0.0, 0.0, 1.0] for i in range(4)], dtype=F64)
-    whole = motion(q.view(2, 2, -1), qd.view(2, 2, -1), torque.view(2, 2, -1), GRAVITY, FLAT.posed(pose))
+    whole = motion(q.view(2, 2, -1), qd.view(2, 2, -1), torque.view(2, 2, -1), GRAVITY, FLAT.at_pose(pose))
     for world in range(4):
         alone = motion(q[world : world + 1], qd[world : world + 1], torque[world : world + 1], GRAVITY,
-                       FLAT.posed(pose[world : world + 1]))  # fmt: skip
+                       FLAT.at_pose(pose[world : world + 1]))  # fmt: skip
         for a, b in zip(whole, alone, strict=True):
             torch.testing.assert_close(a.flatten(0, 1)[world], b[0], rtol=0, atol=1e-12)
 

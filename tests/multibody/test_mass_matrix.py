@@ -59,7 +59,7 @@ def test_half_solutions_make_the_quadratic_form():
     inertia, _ = inertia_of(mechanism, q)
     half = inertia.halfway(force.tolist())
     expected = force @ np.linalg.solve(Configuration(mechanism, q).mass_matrix(), force)
-    assert np.dot(half, inertia.weighted(half)) == pytest.approx(expected, rel=1e-11)
+    assert np.dot(half, inertia.weight(half)) == pytest.approx(expected, rel=1e-11)
 
 
 @pytest.mark.parametrize("kinds", [ALL_KINDS, TWO_TREES])

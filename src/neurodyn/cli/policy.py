@@ -230,9 +230,9 @@ def log(request: LogPolicyRequest) -> None:
         f"{summary.transitions:,} transitions in {summary.episodes} episodes, {summary.failed:.1%} of which ended in a "
         f"failure ({summary.implausible:.1%} in an implausible state; {summary.cpu_seconds:.0f} CPU-s): {summary.path}"
     )
-    if summary.unscored:
-        print(summary.unscored)
-    for name, value in () if summary.unscored else summary.returns.items():
+    if summary.why_not_scored:
+        print(summary.why_not_scored)
+    for name, value in () if summary.why_not_scored else summary.returns.items():
         print(f"return of {name}, noise included: {value:.4g}")
     if request.csv is not None:
         print(f"rows: {request.csv}")

@@ -35,7 +35,7 @@ class CommandFigures(Record, frozen=True):
     achieved: float
     moved: float
 
-    def said(self, name: str) -> str:
+    def in_words(self, name: str) -> str:
         """Return the values in words; `name` ends with the unit in brackets."""
         what, _, unit = name.partition(" [")
         return f"{what} commanded {self.commanded:.3g}, achieved {self.achieved:.3g} {unit.rstrip(']')}".rstrip()
@@ -106,7 +106,7 @@ def of_commands(commands: Mapping[str, CommandFigures], where: str = "") -> list
         findings.append(
             Finding(
                 STANDS_STILL if stands else "ignores-command", "warning",
-                f"the policy {'stands' if stands else 'ignores its command'}: {one.said(name)}{where}",
+                f"the policy {'stands' if stands else 'ignores its command'}: {one.in_words(name)}{where}",
                 "train longer, or look at the reward terms: what does it earn without following the command?",
             )
         )  # fmt: skip

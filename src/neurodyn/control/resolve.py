@@ -37,7 +37,7 @@ class ResolvedDynamics:
     log: Store | Mixture | None = None
     """Training log of a world model, or the log or logs given for starts; None for simulators."""
 
-    def drawn_by(self, task: Task) -> bool:
+    def is_drawn_by(self, task: Task) -> bool:
         """Return whether a task can draw the states: generalised coordinates, without a history."""
         spec = self.dynamics.spec
         simple = spec.context <= 1 and spec.nq == task.declaration().spec.nq and not spec.nx
@@ -113,7 +113,7 @@ def open_dynamics(
         )
     dynamics = load(name, device=device)
     require_fit(task, dynamics)
-    if starts is None and dynamics.measured and not (drawn and ResolvedDynamics(name, dynamics).drawn_by(task)):
+    if starts is None and dynamics.measured and not (drawn and ResolvedDynamics(name, dynamics).is_drawn_by(task)):
         starts = training_log(name, "--starts")
     spec = dynamics.spec
     if starts == TASK and dynamics.measured and spec.context > 1:

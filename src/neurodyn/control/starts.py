@@ -169,7 +169,7 @@ class LoggedStarts(Starts):
             parts.append(window)
             missing -= len(window.q)
             if not missing:
-                return Window.joined(parts)
+                return Window.concatenate(parts)
         raise InputError(
             "starts: nearly all windows of the log end where an episode of the task does; give --starts another log"
         )
@@ -276,10 +276,10 @@ def heights_above(quantities: Quantities, ground: Ground) -> Quantities:
         position = quantities["base_position"]
         return (position[:, 2] - ground_height(ground, position[:, :2].cpu()).to(position))[:, None]
 
-    def raised(above: Quantities) -> Tensor:
+    def raise_base(above: Quantities) -> Tensor:
         return torch.cat([quantities["base_position"][:, :2], above["base_height"]], 1)
 
-    return quantities.replacing({"base_height": height, "base_position": raised})
+    return quantities.replacing({"base_height": height, "base_position": raise_base})
 
 
 def _widen(scene: Scene) -> Scene:
@@ -299,6 +299,6 @@ def _highest(ground: Ground) -> Tensor:
     assert ground.pose is not None
     along = torch.linspace(-_REACH, _REACH, _PLACES)
     places = torch.cartesian_prod(along, along)
-    spread = ground.posed(ground.pose.repeat_interleave(len(places), 0))
+    spread = ground.at_pose(ground.pose.repeat_interleave(len(places), 0))
     heights = ground_height(spread, places.repeat(len(ground.pose), 1))
     return heights.view(len(ground.pose), -1).amax(1)

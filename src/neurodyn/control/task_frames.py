@@ -234,7 +234,7 @@ class TaskFrames:
         """
         control = self.task.control(action if sent is None else sent, before.now, before.memory)
         if self._torques and (control.target is not None or control.torque is None):  # controllers act once a frame
-            control = Control.unchecked(torque=frame_torque(self.dynamics.spec, before.state, control))
+            control = Control.make_unchecked(torque=frame_torque(self.dynamics.spec, before.state, control))
         advance = self.dynamics.step if tracked else self.dynamics.step_
         carry, step = advance(before.carry, before.state, control)
         torque = control.torque if self._torques else None
@@ -358,14 +358,14 @@ def add_noise(spec: StateSpec, state: State, noise: MeasurementNoise, generator:
         return state
     q = state.q.clone()
 
-    def drawn(*shape: int) -> Tensor:
+    def draw(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=q.dtype, device=q.device)
 
     for place in spec.places:
         quaternion, shift = place.quaternion, slice(place.q.start, place.quaternion.start)
         if quaternion.start < quaternion.stop:
-            turn = rotation.exponential(noise.position * drawn(len(q), 3))
+            turn = rotation.exponential(noise.position * draw(len(q), 3))
             q[:, quaternion] = rotation.multiply(turn, q[:, quaternion])
-        q[:, shift] += noise.position * drawn(len(q), shift.stop - shift.start)
-    qd = state.qd + noise.velocity * drawn(*state.qd.shape)
-    return State.unchecked(q=q, qd=qd, channels=state.channels)
+        q[:, shift] += noise.position * draw(len(q), shift.stop - shift.start)
+    qd = state.qd + noise.velocity * draw(*state.qd.shape)
+    return State.make_unchecked(q=q, qd=qd, channels=state.channels)

@@ -52,7 +52,7 @@ class Registry(Mapping[str, T], Generic[T]):
 
         return added
 
-    def known(self) -> tuple[str, ...]:
+    def names_so_far(self) -> tuple[str, ...]:
         """Return the names of the entries so far, without importing plug-ins."""
         return tuple(self._entries)
 

@@ -220,7 +220,7 @@ def noise_of_readings(log: LogColumns) -> Iterator[Finding]:
 def frozen_readings(log: LogColumns) -> Iterator[Finding]:
     """Doubt readings that stay the same to the last bit while the joint's command moves."""
     frozen: dict[str, float] = {}
-    least, followed = max(3, round(_FROZEN / log.spec.dt)), set(_followed(log))
+    least, followed = max(3, round(_FROZEN / log.spec.dt)), set(_target_commands(log))
     late = round(_REACTS / log.spec.dt)
     for joint in log.driven:
         name, q, u = joint.name, log.position(joint.name), log.command(joint.name)
@@ -346,7 +346,7 @@ def _are_targets(log: LogColumns) -> list[str]:
     return names
 
 
-def _followed(log: LogColumns) -> list[str]:
+def _target_commands(log: LogColumns) -> list[str]:
     return _are_targets(log) or targets_among({j.name: (log.position(j.name), log.command(j.name)) for j in log.driven})
 
 

@@ -86,7 +86,7 @@ class Mixture:
         """Header of the first store; all share robot, names, order, units, dt, articulation and contact points."""
         return self.stores[0].header
 
-    def sampled(self, split: int, most: int, *, following: int = 0) -> list[np.ndarray]:
+    def sample_rows(self, split: int, most: int, *, following: int = 0) -> list[np.ndarray]:
         """Return rows of each store from an even sample of all stores; see `data.split.sample_states`."""
         episodes = [episodes_of(store, split) for store in self.stores]
         counts = [
@@ -104,7 +104,7 @@ class Mixture:
 
     def sampled_columns(self, name: str, split: int, most: int = SAMPLE) -> np.ndarray:
         """Return one kind of columns, such as "q", of evenly sampled rows of a split, shape [rows, ...]."""
-        parts = zip(self.stores, self.sampled(split, most), strict=True)
+        parts = zip(self.stores, self.sample_rows(split, most), strict=True)
         return np.concatenate([store.columns(name, take(store.frames, rows)[:, 0]) for store, rows in parts])
 
     def amount(self, split: int) -> tuple[int, int]:

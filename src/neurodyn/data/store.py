@@ -377,13 +377,13 @@ class Store:
         parts = [slice(begin, begin + length) for begin, length in zip(self.offsets[episodes], lengths, strict=True)]
         table["start"] = np.cumsum(lengths) - lengths
 
-        def kept(rows: Rows) -> np.ndarray:
+        def select(rows: Rows) -> np.ndarray:
             return np.concatenate([rows[part] for part in parts])
 
         ground, own = (None if one is None else one[episodes] for one in (self.ground, self.parameters))
-        per_row = (None if rows is None else kept(rows) for rows in (self.reward, self.measured, self.spread))
+        per_row = (None if rows is None else select(rows) for rows in (self.reward, self.measured, self.spread))
         reward, measured, spread = per_row
-        return Store(self.header, kept(self.frames), table, ground, reward, measured, own, spread)
+        return Store(self.header, select(self.frames), table, ground, reward, measured, own, spread)
 
     def differing_in(self, names: Sequence[str]) -> "Store":
         """Return the store with only these parameters, in this order; an InputError names one that it lacks."""

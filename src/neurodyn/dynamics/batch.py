@@ -87,7 +87,7 @@ class Batched:
                 )
 
     @classmethod
-    def unchecked(cls, **values: Any) -> Self:
+    def make_unchecked(cls, **values: Any) -> Self:
         """Return a batch without checks, for loops with known shapes."""
         made = object.__new__(cls)
         for name, value in values.items():
@@ -106,7 +106,7 @@ class Batched:
         return dataclasses.replace(self, **changed)  # type: ignore[type-var]
 
     @classmethod
-    def joined(cls, parts: Sequence[Self]) -> Self:
+    def concatenate(cls, parts: Sequence[Self]) -> Self:
         """Concatenate batches with the same fields; values without a worlds axis are taken from the first."""
         if len(parts) == 1:
             return parts[0]
@@ -115,7 +115,7 @@ class Batched:
         }
         for name, value in parts[0].__dict__.items():
             if isinstance(value, Batched):
-                changed[name] = type(value).joined([getattr(part, name) for part in parts])
+                changed[name] = type(value).concatenate([getattr(part, name) for part in parts])
         return dataclasses.replace(parts[0], **changed)  # type: ignore[type-var]
 
     def to(self, target: torch.device | torch.dtype | str) -> Self:
@@ -299,7 +299,7 @@ class State(Batched):
         chosen, channels = mask[:, None], other.channels if self.channels is None else self.channels
         if self.channels is not None and other.channels is not None:
             channels = torch.where(chosen, self.channels, other.channels)
-        return State.unchecked(
+        return State.make_unchecked(
             q=torch.where(chosen, self.q, other.q), qd=torch.where(chosen, self.qd, other.qd), channels=channels
         )
 
@@ -395,7 +395,7 @@ class Environment(Batched):
         moved, ground = super().to(target), self.ground
         if ground is None or ground.pose is None:
             return moved
-        return replace(moved, ground=ground.posed(ground.pose.to(target)))
+        return replace(moved, ground=ground.at_pose(ground.pose.to(target)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -553,7 +553,7 @@ class RecordedEnvironments:
         """
         ground = self._ground
         if ground is not None and pose is not None:
-            ground = ground.posed(pose.to(self._device))
+            ground = ground.at_pose(pose.to(self._device))
         if not self._names or parameters is None:
             return Environment(gravity=self._gravity, ground=ground)
         own = WorldParameters(self._names, parameters[:, self._columns].to(self._device))

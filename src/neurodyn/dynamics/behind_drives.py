@@ -109,7 +109,7 @@ class DynamicsBehindDrives(Dynamics):
 
     def _after(self, carry: DriveCarry, state: State, command: Tensor) -> tuple[DriveCarry, Step]:
         torque, memory = self._torque(state.q, state.qd, command, carry.memory)
-        inner, step = self.dynamics.step(carry.inner, state, Control.unchecked(torque=torque))
+        inner, step = self.dynamics.step(carry.inner, state, Control.make_unchecked(torque=torque))
         return DriveCarry(inner, memory), step
 
     def _context(self, context: State | Window) -> tuple[State | Window, Tensor | None]:

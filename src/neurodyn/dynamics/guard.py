@@ -141,7 +141,7 @@ def fault_of(bounds: PlausibleBounds, path: Trajectory, where: str) -> Fault | N
     at = tuple(None if x is None else x[world : world + 1, frame] for x in (path.q, path.qd, path.channels))
     assert at[0] is not None
     assert at[1] is not None
-    state = State.unchecked(q=at[0], qd=at[1], channels=at[2])
+    state = State.make_unchecked(q=at[0], qd=at[1], channels=at[2])
     fault = state_fault(bounds, state, where, frame=frame)
     return msgspec.structs.replace(fault, world=world, worlds=int(outside.any(1).sum()), of=len(outside))
 

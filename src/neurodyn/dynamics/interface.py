@@ -208,9 +208,9 @@ class Dynamics(ABC):
         Raises:
             InputError: The dynamics do not support its gravity or ground.
         """
-        return self._resolved(environment).environment
+        return self._resolve(environment).environment
 
-    def _resolved(self, environment: Environment | None) -> "_ResolvedEnvironment":
+    def _resolve(self, environment: Environment | None) -> "_ResolvedEnvironment":
         """Return an environment with its derived values, cached because checks that read gravity stall a GPU."""
         known, device, edits = self._surroundings, torch.device(self.device), _edits(environment)
         if known is None or known.given is not environment or known.device != device or known.edits != edits:
@@ -286,7 +286,7 @@ class Dynamics(ABC):
         """
         path = self._rollout(context, controls, environment)
         unread = path.q.is_meta or (path.q.is_cuda and torch.cuda.is_current_stream_capturing())
-        return path if unread else self._watched(path, controls, environment)
+        return path if unread else self._watch(path, controls, environment)
 
     def guard_bounds(self, robot: Robot | None = None, *, margin: float = TRAINING_MARGIN) -> PlausibleBounds:
         """Return the bounds outside of which these dynamics count as diverged.
@@ -311,7 +311,7 @@ class Dynamics(ABC):
             kept = self._rollout_bounds = self.training_range, self.guard_bounds(margin=BROKEN_MARGIN)
         return kept[1]
 
-    def _watched(self, path: Trajectory, controls: Tensor, environment: Environment | None) -> Trajectory:
+    def _watch(self, path: Trajectory, controls: Tensor, environment: Environment | None) -> Trajectory:
         """Report the first fault of roll-outs under `controls`, if any; return the roll-outs."""
         fault = fault_of(self.rollout_bounds, path, f"roll-out of {self.kind} dynamics of {self.spec.robot!r}")
         if fault is not None:
@@ -333,13 +333,13 @@ class Dynamics(ABC):
         """Roll out from a carry; with gradients if `tracked`, else by the fast step."""
         worth = state.q.is_cuda and controls.shape[1] >= _WORTH_CAPTURE
         if not tracked and worth and not torch.cuda.is_current_stream_capturing():
-            replayed = self._replayed(carry, state, controls)
+            replayed = self._replay(carry, state, controls)
             if replayed is not None:
                 return replayed
         advance = self.step if tracked else self.step_
         states = [state]
         for torque in controls.unbind(1):
-            carry, step = advance(carry, states[-1], Control.unchecked(torque=torque))
+            carry, step = advance(carry, states[-1], Control.make_unchecked(torque=torque))
             states.append(step.state)
         return Trajectory.of_states(states)
 
@@ -385,7 +385,7 @@ class Dynamics(ABC):
         """Return a frame with fixed buffers of the dtype and device of `like`; `environment` is resolved."""
         return EagerFrame(self, worlds, environment, like)
 
-    def _replayed(
+    def _replay(
         self, carry: Carry, state: State, controls: Controls, record: Recorder = cuda_graph
     ) -> Trajectory | None:
         """Roll out by replaying one captured step; return None if the step cannot be captured."""
@@ -405,7 +405,7 @@ class Dynamics(ABC):
         return Trajectory.of_states([state, *(self._captured(torque) for torque in controls.unbind(1))])
 
     def _captured_step(self, before: tuple[Carry, State], torque: Tensor) -> tuple[tuple[Carry, State], State]:
-        carry, step = self.step_(*before, Control.unchecked(torque=torque))
+        carry, step = self.step_(*before, Control.make_unchecked(torque=torque))
         return (carry, step.state), step.state
 
     def quantities(
@@ -428,7 +428,7 @@ class Dynamics(ABC):
 
     def reader(self, environment: Environment | None = None) -> StateReader:
         """Return a reader of quantities in one environment: `quantities` for loops, with the set-up done once."""
-        given, robot = self._resolved(environment), self.robot
+        given, robot = self._resolve(environment), self.robot
         return StateReader(
             self.spec, owner=f"{self.kind} dynamics of {self.spec.robot!r}", com=self.base_com, down=given.down,
             more=declared_end_effector(robot, self._chain)
@@ -498,7 +498,7 @@ class EagerFrame:
     @torch.no_grad()
     def run(self) -> None:
         """Predict the frame."""
-        state = State.unchecked(q=self.q, qd=self.qd, channels=None)
+        state = State.make_unchecked(q=self.q, qd=self.qd, channels=None)
         carry: Any = self._dynamics.begin(state, self._environment) if self._carry is None else self._carry
         self._carry, step = self._dynamics.step_(carry, state, Control(torque=self.torque))
         self.q_next.copy_(step.state.q)

@@ -55,7 +55,7 @@ _Derived = TypeVar("_Derived")
 Maker = Callable[["Quantities"], Tensor]
 """Computes one quantity from the state of the given quantities; may read others."""
 
-_NO_STATE = State.unchecked(q=torch.zeros(0, 0), qd=torch.zeros(0, 0), channels=None)
+_NO_STATE = State.make_unchecked(q=torch.zeros(0, 0), qd=torch.zeros(0, 0), channels=None)
 
 
 @dataclass(eq=False, repr=False)
@@ -111,7 +111,7 @@ class Quantities(Mapping[str, Tensor]):
         return Quantities(self.owner, {**self.makers, **makers}, self.contact_names, self.state, known)
 
     @classmethod
-    def joined(cls, parts: "Sequence[Quantities]") -> "Quantities":
+    def concatenate(cls, parts: "Sequence[Quantities]") -> "Quantities":
         """Concatenate the worlds of several batches."""
         first = parts[0]
         return cls(first.owner, {name: partial(_join, name, parts) for name in first}, first.contact_names)
@@ -299,19 +299,19 @@ def declared_contacts(
         inside = (readings.distance < radius) & readings.valid
         return (inside.to(q) @ member.to(q)).clamp_max(1.0)
 
-    def measured(of: Quantities) -> "Readings":
+    def measure(of: Quantities) -> "Readings":
         return own_query()(ground, of.state.q, of.state.qd)
 
     def height(of: Quantities) -> Tensor:
         """Return the height of the lowest point of each body above the ground [m], shape [worlds, contacts]."""
-        distance = of.derive("contact_readings", measured).distance
+        distance = of.derive("contact_readings", measure).distance
         radius, member = own_members(distance.device)
         apart = (distance - radius.to(distance))[:, :, None].masked_fill(member[None] == 0, math.inf)
         return apart.amin(1)
 
     def speed(of: Quantities) -> Tensor:
         """Return the horizontal speed of the mean of each body's points [m/s], shape [worlds, contacts]."""
-        velocity = of.derive("contact_readings", measured).velocity[..., :2]
+        velocity = of.derive("contact_readings", measure).velocity[..., :2]
         _, member = own_members(velocity.device)
         share = (member / member.sum(0)).to(velocity)
         mean = (velocity.transpose(1, 2) @ share).square().sum(1)

@@ -77,7 +77,7 @@ class ColumnErrors:
         """Whether errors and standard deviations of each roll-out are finite, shape [starts]."""
         return torch.isfinite(torch.cat([self.error, self.std], -1)).all(-1).all(-1)
 
-    def scaled(self, values: Tensor) -> Tensor:
+    def in_scales(self, values: Tensor) -> Tensor:
         """Return the means over the columns of absolute values in units of `scale`, [..., size] to [...]."""
         return (values.abs() / self.scale)[..., self.varying].mean(-1)
 
@@ -180,7 +180,7 @@ def coverage_at(errors: ColumnErrors, mark: int) -> Coverage:
 def ranks_at(errors: ColumnErrors, mark: int) -> RankCorrelation:
     """Return the rank correlation of error and standard deviation at a horizon."""
     parts = (errors.error, errors.epistemic, errors.std)
-    error, epistemic, std = (errors.scaled(x[errors.finite, mark - 1]) for x in parts)
+    error, epistemic, std = (errors.in_scales(x[errors.finite, mark - 1]) for x in parts)
     if len(error) < 3:
         return RankCorrelation(epistemic_rank=None, total_rank=None)
     return RankCorrelation(

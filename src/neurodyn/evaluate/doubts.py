@@ -107,7 +107,7 @@ def _(result: Simulated) -> Iterator[Rivals]:
 @_rivals.register
 def _(result: Tossed) -> Iterator[Rivals]:
     yield _baselines(result.comparison, result.about.dt)
-    yield from _declared(result, result.comparison.by_horizon)
+    yield from _beside_declared(result, result.comparison.by_horizon)
 
 
 @_rivals.register
@@ -121,7 +121,7 @@ def _(result: Logged) -> Iterator[Rivals]:
         yield Rivals([mark.seconds for mark in marks], {_JOINTS: [mark.model.q_mean for mark in marks]}, others)
     else:
         yield Rivals([0.0], {_JOINTS: [None]}, {BASELINES[PERSISTENCE].title: {_JOINTS: [None]}})
-    yield from _declared(result, result.by_horizon)
+    yield from _beside_declared(result, result.by_horizon)
 
 
 @_rivals.register
@@ -139,7 +139,7 @@ def _baselines(comparison: RolloutComparison, dt: float) -> Rivals:
     return _beside(comparison.by_horizon, others, dt)
 
 
-def _declared(result: LogEvaluation, summaries: Mapping[str, ErrorSummary]) -> Iterator[Rivals]:
+def _beside_declared(result: LogEvaluation, summaries: Mapping[str, ErrorSummary]) -> Iterator[Rivals]:
     if result.declared is not UNSET:
         yield _beside(summaries, {DECLARED: result.declared}, result.about.dt)
 

@@ -58,7 +58,7 @@ def roll_along_log(model: Dynamics, store: Store, starts: Windows, size: int = _
     """Roll a model out along windows of a log, in its environments; see `dynamics.rollouts.roll_along`."""
     environments, count = recorded_environments(store, model), -(-starts.count // size)
     parts = counted(starts.batches(size), count, "log")
-    return Trajectory.joined([roll_along(model, part, environments) for part in parts])
+    return Trajectory.concatenate([roll_along(model, part, environments) for part in parts])
 
 
 def log_starts(

@@ -124,7 +124,7 @@ class SimulatorRollouts:
 
 
 def _concatenate(parts: list[RolloutResult]) -> RolloutResult:
-    path = Trajectory.joined([part.path for part in parts])
+    path = Trajectory.concatenate([part.path for part in parts])
     return RolloutResult(path, sum(part.seconds for part in parts), sum(part.cpu_seconds for part in parts))
 
 
@@ -265,7 +265,7 @@ def roll_model_out(model: Dynamics, starts: RolloutBatch) -> RolloutResult:
         with torch.no_grad():
             follow(model, RolloutBatch(batch.past, batch.drive.until(2), batch.environment))
     with threads(1):
-        return measure_time(lambda: Trajectory.joined([follow(model, batch) for batch in tracked(batches)]))
+        return measure_time(lambda: Trajectory.concatenate([follow(model, batch) for batch in tracked(batches)]))
 
 
 def beside_simulator(

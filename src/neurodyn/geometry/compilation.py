@@ -16,7 +16,7 @@ from neurodyn.core.errors import notice
 
 _COMPILED = re.compile(r"^\s*Module .* took ([\d.]+) ms\s+\(compiled\)")
 _SILENCE = 2.0
-"""Time of compilations that is not announced [s]."""
+"""Time of compilations that is not announcing [s]."""
 _EVERY = 10.0
 """Time between two lines [s]."""
 
@@ -27,7 +27,7 @@ _within: list[str] = []
 
 
 @contextmanager
-def announced(what: str, seconds: float) -> Iterator[None]:
+def announcing(what: str, seconds: float) -> Iterator[None]:
     """Announce compilations within, with the time left of at most `seconds` of CPU time for all kernels of `what`."""
     import warp as wp
 

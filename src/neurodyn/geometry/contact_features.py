@@ -66,7 +66,7 @@ class ContactFeatures(OperatorHandle):
         vectors = features.unflatten(-1, (features.shape[-1] // 3, 3))
         proximity.run(ground, proximity.free_base, q, qd, readings=readings, sight=self._sight, features=vectors)
 
-    def bound(self, ground: Ground, q: Tensor, qd: Tensor, pose: Tensor, features: Tensor) -> tuple[Any, Any]:
+    def bind(self, ground: Ground, q: Tensor, qd: Tensor, pose: Tensor, features: Tensor) -> tuple[Any, Any]:
         """Record a launch that recomputes the features in place; return it and the objects that must outlive it.
 
         The pose of the ground has the shape [worlds or 1, 7], the features [worlds, width].
@@ -74,7 +74,7 @@ class ContactFeatures(OperatorHandle):
         proximity = self.proximity
         vectors = features.unflatten(-1, (features.shape[-1] // 3, 3))
         sight = self._sight.array(q)
-        return proximity.bound(ground, proximity.free_base, q, qd, pose, sight=sight, features=vectors)
+        return proximity.bind(ground, proximity.free_base, q, qd, pose, sight=sight, features=vectors)
 
     def pull_back(self, q: Tensor, qd: Tensor, readings: Readings, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradients with respect to positions and velocities from those with respect to the features."""
@@ -230,12 +230,12 @@ class PlaneContacts(nn.Module):
             )
         return contact_inputs(distance, upward, moving, place - distance[..., None] * upward, self._sight).flatten(1)
 
-    def measured(self, q: Tensor, qd: Tensor) -> PointsOverGround:
+    def measure(self, q: Tensor, qd: Tensor) -> PointsOverGround:
         """Return the contact points over the nearest plane."""
         return self._over_planes(self._bodies(q, qd))
 
     def _over_planes(self, bodies: _Body) -> PointsOverGround:
-        place, moving = self._moved(bodies)
+        place, moving = self._move_points(bodies)
         # The nearest plane counts; on a tie, the first.
         distances = torch.stack([((place - plane[:3]) * plane[3:]).sum(-1) for plane in self._planes.unbind()], -1)
         distance, nearest = distances.min(-1)
@@ -243,9 +243,9 @@ class PlaneContacts(nn.Module):
 
     def points(self, q: Tensor, qd: Tensor) -> tuple[Tensor, Tensor]:
         """Return positions [m] and velocities [m/s] of the contact points, world axes, shapes [worlds, points, 3]."""
-        return self._moved(self._bodies(q, qd))
+        return self._move_points(self._bodies(q, qd))
 
-    def _moved(self, bodies: _Body) -> tuple[Tensor, Tensor]:
+    def _move_points(self, bodies: _Body) -> tuple[Tensor, Tensor]:
         quaternion, origin, speed, spin = (x[:, self._on] for x in bodies)
         arm = rotation.rotate(quaternion, self._points.expand_as(origin))
         return origin + arm, speed + torch.linalg.cross(spin, arm)

@@ -42,7 +42,7 @@ class Ground:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_compiled": []}  # compiled again after unpickling
 
-    def posed(self, pose: Tensor | None) -> "Ground":
+    def at_pose(self, pose: Tensor | None) -> "Ground":
         """Return the same shapes at other poses, shape [worlds, 7]; compiled shapes are shared."""
         return replace(self, pose=pose)
 

@@ -142,7 +142,7 @@ class ProximityQuery(OperatorHandle):
         number = -1 if sight is None else sight.handle
         _MEASURE(q, qd, pose, self.handle, ground.compiled.handle, base_frame, list(readings or ()), number, seen)
 
-    def bound(
+    def bind(
         self, ground: Ground, base_frame: bool, q: Tensor, qd: Tensor, pose: Tensor, *, sight: Any, features: Tensor
     ) -> tuple[Any, Any]:
         """Record a launch that recomputes contact features in place; return it and the objects that must outlive it.

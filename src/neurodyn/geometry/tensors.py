@@ -24,16 +24,16 @@ WorldMask = Bool[Tensor, " worlds"]
 
 def constant(values: tuple[Any, ...], like: Tensor) -> Tensor:
     """Return numbers, or tuples of them, as a read-only tensor with the dtype and device of `like`."""
-    return made(values, like.device, like.dtype)
+    return shared_tensor(values, like.device, like.dtype)
 
 
 def index(values: tuple[int, ...], like: Tensor) -> Tensor:
     """Return numbers as an int64 index tensor on the device of `like`; read-only."""
-    return made(values, like.device, torch.long)
+    return shared_tensor(values, like.device, torch.long)
 
 
 @lru_cache(maxsize=1 << 16)  # never evicts: captured graphs read constants by address
-def made(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+def shared_tensor(values: tuple[Any, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return numbers as a tensor, created once; read-only."""
     with torch.inference_mode(False):  # reused by later calls, which may need gradients
         return torch.tensor(values, device=device, dtype=dtype)

@@ -196,7 +196,7 @@ class NerdDynamics(LearnedDynamics):
         carry = self._with(carry, self._inputs(state.q, state.qd, frame_torque(self.spec, state, control)))
         change = self.net(carry.frames)[torch.arange(state.worlds, device=state.q.device), carry.filled - 1]
         dq, dqd = change.split([self.spec.nq, self.spec.nv], -1)
-        return carry, Step.unchecked(state=State.unchecked(q=state.q + dq, qd=state.qd + dqd))
+        return carry, Step.make_unchecked(state=State.make_unchecked(q=state.q + dq, qd=state.qd + dqd))
 
     def reset(self, carry: NerdCarry, context: State | Window, mask: WorldMask) -> NerdCarry:
         """Restart the worlds where `mask`, shape [worlds], is true."""

@@ -139,7 +139,7 @@ class NeuralFrame(nn.Module):
         if self.members == 1:
             return (state.q, state.qd, *memory_next)
         changes = torch.stack([self.changes(base_prediction, one) for one in output])
-        each = self.encoding.decode(base_prediction.repeated(self.members), changes)
+        each = self.encoding.decode(base_prediction.repeat(self.members), changes)
         return (state.q, state.qd, deviation(torch.cat([each.q, each.qd], -1)), *memory_next)
 
     def decode(self, base_prediction: BasePrediction, output: Tensor) -> State:
@@ -189,7 +189,7 @@ class PlainFrame(NeuralFrame):
     def base_prediction(self, q: Tensor, qd: Tensor, *ahead: Tensor) -> BasePrediction:
         """Return the state that the network corrects; `ahead` holds q and qd after the base motion, if any."""
         start = BasePrediction(ahead[0], ahead[1], ahead[1] - qd, start=q) if ahead else BasePrediction(q, qd)
-        return self.encoding.viewed(start, self.environment)
+        return self.encoding.with_view(start, self.environment)
 
     def encode(self, start: BasePrediction, control: Tensor) -> Tensor:
         """Return the network's inputs."""

@@ -87,12 +87,12 @@ class _UrdfAsset:
         moved = {_end(joint, "child") for joint in self.joints.values()}
         return next(link for name, link in self.links.items() if name not in moved)
 
-    def fixed_to(self, link: Element) -> list[Element]:
+    def links_fixed_to(self, link: Element) -> list[Element]:
         name, links = link.get("name"), []
         for joint in self.joints.values():
             if joint.get("type") == "fixed" and _end(joint, "parent") == name:
                 child = self.links[_end(joint, "child")]
-                links += [child, *self.fixed_to(child)]
+                links += [child, *self.links_fixed_to(child)]
         return links
 
 
@@ -104,7 +104,7 @@ def _end(joint: Element, tag: str) -> str:
 def _write_body(asset: _UrdfAsset, identified: IdentifiedRobot, link: Link) -> set[str]:
     """Write mass and inertia if they are free or differ from the asset's."""
     name, body = link.joint.name, asset.link(link)
-    fixed = asset.fixed_to(body)
+    fixed = asset.links_fixed_to(body)
     complete = all(one.find("inertial") is not None for one in (body, *fixed))
     if complete and not identified.changes_bodies and not identified.body_is_free(name):
         return set()

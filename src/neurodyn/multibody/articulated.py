@@ -241,11 +241,11 @@ class Tree:
         frame = self.links[index].joint.child_frame
         return array(frame[:3]) + self._child_rotation[index] @ point
 
-    def rotated_to_body(self, index: int, direction: Vector) -> Vector:
+    def rotate_to_body(self, index: int, direction: Vector) -> Vector:
         """Rotate a direction from a link's joint frame to its body frame."""
         return self._child_rotation[index] @ direction
 
-    def rotated_to_link(self, index: int, direction: Vector) -> Vector:
+    def rotate_to_link(self, index: int, direction: Vector) -> Vector:
         """Rotate a direction from a link's body frame to its joint frame."""
         return self._child_rotation[index].T @ direction
 
@@ -372,19 +372,19 @@ class Tree:
             moment, force = moment - wrench[0], force - wrench[1]
         return Articulated(rotational, coupling, mass * IDENTITY, moment, force)
 
-    def carried(self, motions: list[RelativeMotion], rates: list[Any]) -> list[tuple[Vector, Vector]]:
+    def spatial_accelerations(self, motions: list[RelativeMotion], rates: list[Any]) -> list[tuple[Vector, Vector]]:
         """Return the spatial acceleration of each link minus gravity, angular and linear, in the link's frame.
 
         `rates` is the time derivative of `qd` in Newton's convention.
         """
         gravity, accelerations = self.vector("gravity"), list[tuple[Vector, Vector]]()
         for index, motion in enumerate(motions):
-            spin, linear = self._imparted(index, motion, gravity, accelerations)
+            spin, linear = self._impart(index, motion, gravity, accelerations)
             own_spin, own_linear = self._own_acceleration(index, motion, self.v_of(index, rates))
             accelerations.append((spin + own_spin, linear + own_linear))
         return accelerations
 
-    def _imparted(
+    def _impart(
         self, index: int, motion: RelativeMotion, gravity: Vector, accelerations: list[tuple[Vector, Vector]]
     ) -> tuple[Vector, Vector]:
         """Return the spatial acceleration minus gravity that a link gets from its parent, in the link's frame."""
@@ -420,7 +420,7 @@ class Tree:
         gravity, accelerations = self.vector("gravity"), list[tuple[Vector, Vector]]()
         result: list[Any] = []
         for index, motion in enumerate(motions):
-            spin, linear = self._imparted(index, motion, gravity, accelerations)
+            spin, linear = self._impart(index, motion, gravity, accelerations)
             own, own_spin, own_linear = solved[index](spin, linear)
             accelerations.append((spin + own_spin, linear + own_linear))
             result += self._rates(index, motion, own)

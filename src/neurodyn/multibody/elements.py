@@ -70,13 +70,13 @@ class ElementStep:
         index, tree = self.motion.tree.index_of[joint], self.motion.tree
         motion, arm = self.motion.motions[index], tree.in_link_frame(index, array(point))
         velocity = motion.velocity + cross(motion.spin, arm)
-        return tree.rotated_to_body(index, motion.spin), tree.rotated_to_body(index, velocity)
+        return tree.rotate_to_body(index, motion.spin), tree.rotate_to_body(index, velocity)
 
-    def pushed(self, joint: str, point: Sequence[Any], moment: Sequence[Any], force: Sequence[Any]) -> "ElementForces":
+    def push(self, joint: str, point: Sequence[Any], moment: Sequence[Any], force: Sequence[Any]) -> "ElementForces":
         """Return a moment and a force at a point of a joint's body, all in the body's axes."""
         return ElementForces(wrenches=((joint, array(point), array(moment), array(force)),))
 
-    def missed(self, joint: str, rate: Any) -> tuple[list[Any], Vector, Vector]:
+    def missing_force(self, joint: str, rate: Any) -> tuple[list[Any], Vector, Vector]:
         """Return the centre of a free body, and the moment and force there of what was missed in its measured past.
 
         All are in the body's axes. `rate` [1/s] is that at which errors of predicted velocities add to accelerations.
@@ -145,6 +145,6 @@ def element_forces(elements: Sequence[ForceElement], motion: ElementMotion) -> t
                 array([motion.scope.define(f"{name}.{what}.{x}", part) for x, part in zip("xyz", parts, strict=True)])
                 for what, parts in (("moment", given_moment), ("force", given))
             )
-            arm, pushed = tree.in_link_frame(index, point), tree.rotated_to_link(index, force)
-            add_wrench(wrenches, index, tree.rotated_to_link(index, moment) + cross(arm, pushed), pushed)
+            arm, pushed = tree.in_link_frame(index, point), tree.rotate_to_link(index, force)
+            add_wrench(wrenches, index, tree.rotate_to_link(index, moment) + cross(arm, pushed), pushed)
     return torques, wrenches

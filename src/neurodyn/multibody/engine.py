@@ -276,8 +276,8 @@ class Engine:
             memory.keep(f"{name} joint position", q[row])
             memory.keep(f"{name} joint velocity", qd[dof])
             motor = f"actuator.{name} motor"
-            q[row] = memory.kept(f"{motor} position") - scope(f"actuator.{name}.bias")
-            qd[dof] = memory.kept(f"{motor} velocity")
+            q[row] = memory.kept_now(f"{motor} position") - scope(f"actuator.{name}.bias")
+            qd[dof] = memory.kept_now(f"{motor} velocity")
         after = [*self._positions(scope, q, -1.0), *qd]
         for name, value in zip(self._coordinates, after, strict=True):
             if f"{name} expected" in memory.names:

@@ -145,13 +145,13 @@ class TreeInertia(TreeColumns):
         r"""Return $y = L^{-T} f$, so that $f^T M^{-1} f$ is the sum of $y_k^2/d_k$."""
         return _halfway(self._lower, generalised)
 
-    def weighted(self, y: Sequence[Any]) -> list[Any]:
+    def weight(self, y: Sequence[Any]) -> list[Any]:
         """Return $D^{-1} y$."""
         return [inverse * x for inverse, x in zip(self._inverse, y, strict=True)]
 
     def velocities(self, y: Sequence[Any]) -> list[Any]:
         """Return $M^{-1} f$ from $y = L^{-T} f$."""
-        return _complete(self._lower, self.weighted(y))
+        return _complete(self._lower, self.weight(y))
 
     def times(self, velocities: Sequence[Any]) -> list[Any]:
         """Return M v."""

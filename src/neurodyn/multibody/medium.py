@@ -12,7 +12,7 @@ from neurodyn.multibody.drives.actuators import ImplicitRow
 from neurodyn.multibody.mass_matrix import SparseRow, sparse
 from neurodyn.multibody.points import Kinematics, add_wrench
 from neurodyn.multibody.tendons.attachments import AttachedMotion
-from neurodyn.multibody.trace import Expression, absolute, mapped, maximum, safe_sqrt, select_less
+from neurodyn.multibody.trace import Expression, absolute, map_in_loop, maximum, safe_sqrt, select_less
 from neurodyn.multibody.vectors import Matrix, Vector, array, cross, dot
 
 _TINY = 1e-15  # MuJoCo's mjMINVAL
@@ -35,7 +35,7 @@ def medium_forces(
         blocks = [_local_velocity(links, place, wind) for place in places]
         items = [((number,), numbers(body)) for number, body in enumerate(bodies)]
         for body, (index, rotation, arm), made in zip(
-            bodies, places, mapped(graph, f"medium of {kind}", law, shared, blocks, items), strict=True
+            bodies, places, map_in_loop(graph, f"medium of {kind}", law, shared, blocks, items), strict=True
         ):
             moment, force = (rotation @ array(made[i : i + 3]) for i in (0, 3))
             add_wrench(wrenches, index, moment + cross(arm, force), force)
@@ -49,7 +49,7 @@ def _place(links: Kinematics, body: ImmersedBody) -> tuple[int, Matrix, Vector]:
     tree = links.tree
     index = tree.index_of[body.link]
     axes = array(quaternion_matrix(body.pose[3:])).T
-    rotation = array([tree.rotated_to_link(index, axis) for axis in axes]).T
+    rotation = array([tree.rotate_to_link(index, axis) for axis in axes]).T
     return index, rotation, tree.in_link_frame(index, array(body.pose[:3]))
 
 

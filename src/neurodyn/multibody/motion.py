@@ -57,7 +57,7 @@ class ProgramFrame:
         after = path[:, -1].view(*batch, size)
         return after[..., : self._nq], after[..., self._nq :]
 
-    def bound(
+    def bind(
         self, state: Tensor, torque: Tensor, *, held: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Any]:
         """Return the states one frame later and the recorded launch that recomputes them in place.
@@ -68,7 +68,7 @@ class ProgramFrame:
             state, frames=1, substeps=self.substeps, control=torque[:, None],
             held=None if held is None else held[:, None], parameters=parameters,
         )  # fmt: skip
-        path, launch = self.program.bound(run, state)
+        path, launch = self.program.bind(run, state)
         return path[:, -1], launch
 
     def constant(self, *, held: Sequence[float] = (), parameters: Sequence[float] = ()) -> ConstantFrame:
@@ -106,12 +106,12 @@ class FreeMotion:
         """
         return self._frame(q, qd, torque, held=gravity.expand(*q.shape[:-1], 3))
 
-    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Any]:
+    def bind(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Any]:
         """Return the states one frame later and the recorded launch that recomputes them; see `ProgramFrame.bound`.
 
         `gravity` is in world axes [m/s^2], shape [worlds, 3].
         """
-        return self._frame.bound(state, torque, held=gravity)
+        return self._frame.bind(state, torque, held=gravity)
 
     def constant(self, gravity: tuple[float, ...]) -> ConstantFrame:
         """Return the frame under constant gravity."""
@@ -182,7 +182,7 @@ class ContactMotion:
             q, qd = frame(q, qd, torque, held=held, parameters=parameters)
         return q, qd
 
-    def bound(
+    def bind(
         self, state: Tensor, torque: Tensor, gravity: Tensor, ground: Ground | None
     ) -> tuple[Tensor, Any, Callable[[Ground | None], None]] | None:
         """Return the motion on a plane or in free space on fixed buffers; None on other grounds.
@@ -210,7 +210,7 @@ class ContactMotion:
             if held is not None and held_now is not None:
                 held.copy_(held_now)
 
-        return *self._frame("plane").bound(state, torque, held=held, parameters=parameters), write
+        return *self._frame("plane").bind(state, torque, held=held, parameters=parameters), write
 
     def _parameters(self, gravity: Tensor) -> Tensor:
         """Return the engine's parameters, shape [..., parameters]: gravity, then the other values."""

@@ -64,7 +64,7 @@ class _Layer:
     def bias(self) -> int:
         return self.weight + self.before * self.after
 
-    def saved(self, number: int) -> str:
+    def kept_value(self, number: int) -> str:
         """Return the expression of z (0), y (1), s (2) or t (3) of unit i."""
         return f"saved[{self.place + number * self.after} + i]"
 
@@ -82,7 +82,7 @@ def _layers(widths: tuple[int, ...], kept: int) -> list[_Layer]:
 
 
 def _forward(layer: _Layer, value: str) -> str:
-    keep = f"{layer.saved(0)} = z; {layer.saved(1)} = {value};" if layer.hidden else "out[i] = z;"
+    keep = f"{layer.kept_value(0)} = z; {layer.kept_value(1)} = {value};" if layer.hidden else "out[i] = z;"
     return (
         f"for (int i = 0; i < {layer.after}; ++i) {{ real z = (real)weight[{layer.bias} + i]; "
         f"const number* row = weight + {layer.weight} + i * {layer.before}; "
@@ -99,8 +99,8 @@ def _adjoint(layers: list[_Layer], widths: tuple[int, ...], slope: str) -> str:
     for layer in reversed(layers):
         if layer.hidden:
             lines.append(
-                f"for (int i = 0; i < {layer.after}; ++i) {{ const real z = {layer.saved(0)}; "
-                f"const real y = {layer.saved(1)}; (void)z; (void)y; delta[i] *= ({slope}); }}"
+                f"for (int i = 0; i < {layer.after}; ++i) {{ const real z = {layer.kept_value(0)}; "
+                f"const real y = {layer.kept_value(1)}; (void)z; (void)y; delta[i] *= ({slope}); }}"
             )
         lines.append(
             f"for (int j = 0; j < {layer.before}; ++j) passed[j] = 0;\n"
@@ -119,8 +119,8 @@ def _tangent_forward(layer: _Layer, value: str, slope: str) -> str:
     keep = "out[i] = s; (void)z;"
     if layer.hidden:
         keep = (
-            f"const real y = {value}; {layer.saved(0)} = z; {layer.saved(1)} = y; {layer.saved(2)} = s; "
-            f"{layer.saved(3)} = ({slope}) * s;"
+            f"const real y = {value}; {layer.kept_value(0)} = z; {layer.kept_value(1)} = y; {layer.kept_value(2)} = s; "
+            f"{layer.kept_value(3)} = ({slope}) * s;"
         )
     return (
         f"for (int i = 0; i < {layer.after}; ++i) {{ real z = (real)weight[{layer.bias} + i]; real s = (real)0; "
@@ -139,8 +139,8 @@ def _tangent_adjoint(layers: list[_Layer], widths: tuple[int, ...], slope: str, 
     for layer in reversed(layers):
         if layer.hidden:
             lines.append(
-                f"for (int i = 0; i < {layer.after}; ++i) {{ const real z = {layer.saved(0)}; "
-                f"const real y = {layer.saved(1)}; const real s = {layer.saved(2)}; (void)z; (void)y; "
+                f"for (int i = 0; i < {layer.after}; ++i) {{ const real z = {layer.kept_value(0)}; "
+                f"const real y = {layer.kept_value(1)}; const real s = {layer.kept_value(2)}; (void)z; (void)y; "
                 f"const real slope = {slope}; const real of_t = of_s[i]; "
                 f"of_z[i] = slope * of_z[i] + ({curvature}) * s * of_t; of_s[i] = slope * of_t; }}"
             )

@@ -80,11 +80,11 @@ class Kinematics:
 
     def to_body(self, link: int, direction: Vector) -> Vector:
         """Rotate a direction from the world to a link's body frame."""
-        return self.tree.rotated_to_body(link, self.poses[link].rotation.T @ direction)
+        return self.tree.rotate_to_body(link, self.poses[link].rotation.T @ direction)
 
     def to_world(self, link: int, direction: Vector) -> Vector:
         """Rotate a direction from a link's body frame to the world."""
-        return self.poses[link].rotation @ self.tree.rotated_to_link(link, direction)
+        return self.poses[link].rotation @ self.tree.rotate_to_link(link, direction)
 
 
 def touches(

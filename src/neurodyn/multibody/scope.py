@@ -54,7 +54,7 @@ class StepMemory:
         """Keep a number for the next step, under a name that has been recalled."""
         self._after[name] = value
 
-    def kept(self, name: str) -> Any:
+    def kept_now(self, name: str) -> Any:
         """Return what has been kept in this step."""
         return self._after[name]
 

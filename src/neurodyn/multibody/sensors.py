@@ -32,7 +32,7 @@ class Instant(Kinematics):
     @cached_property
     def accelerations(self) -> list[tuple[Vector, Vector]]:
         """Spatial acceleration of each link minus gravity, in its frame: angular, then linear at the frame's origin."""
-        return self.tree.carried(self.motions, self.acceleration)
+        return self.tree.spatial_accelerations(self.motions, self.acceleration)
 
     @cached_property
     def pushes(self) -> Wrenches:
@@ -112,7 +112,7 @@ class SensorFrame:
     def turn(self) -> Matrix:
         """Rotation from the sensor's axes to the link's frame."""
         tree = self.instant.tree
-        rotation = tree.rotated_to_link(self.link, array(quaternion_matrix(self.sensor.quaternion)))
+        rotation = tree.rotate_to_link(self.link, array(quaternion_matrix(self.sensor.quaternion)))
         more = tree.vector(f"{self.name}.turn")
         return rotation if all(map(is_zero, more)) else rotation @ array(quaternion_matrix(turn(_NO_TURN, more)))
 

@@ -12,7 +12,7 @@ from neurodyn.identify.ladder.structures import SPRINGS
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, LogCheck, UnexplainedCoordinate
 from neurodyn.report.numbers import MISSING, capital, share, title_of
 from neurodyn.report.page import Table, facts, header, page, paragraph, section, verdict_box
-from neurodyn.report.sentences import held_out
+from neurodyn.report.sentences import held_out_errors
 
 _SHOWN = 8
 _NOTHING = 1e-9
@@ -59,8 +59,8 @@ def errors(result: IdentificationFigures) -> list[Table]:
     head = ["Model", *(f"{s:.3g} s" for s in result.horizons)]
     where = "test" if result.rungs[0].test else "validation"
     found = []
-    for group in held_out(result.rungs[0]):
-        rows = [[title_of(rung.name), *map(_number, held_out(rung)[group])] for rung in result.rungs]
+    for group in held_out_errors(result.rungs[0]):
+        rows = [[title_of(rung.name), *map(_number, held_out_errors(rung)[group])] for rung in result.rungs]
         rows += [
             [title_of(name), *map(_number, groups[group])]
             for name, groups in reference_errors(result).items()
@@ -88,10 +88,10 @@ def steps(result: IdentificationFigures) -> Table:
 
 def reference_errors(result: IdentificationFigures) -> dict[str, dict[str, list[float | None]]]:
     """Return the held-out errors of models beside the ladder, by name and group, at its horizons."""
-    return {one.name: held_out(one) for one in result.references}
+    return {one.name: held_out_errors(one) for one in result.references}
 
 
-def tried(result: IdentificationFigures) -> Table:
+def tried_structures(result: IdentificationFigures) -> Table:
     """Return the structures that were tried because the fit asked for them: what was expected of them, and what came.
 
     Expected is the share of the fit's squared errors, by a linear step, that held-out windows then judge.
@@ -147,7 +147,7 @@ def _remark(one: IdentifiedParameter) -> str:
     return f"at its bound {one.value:.3g}" if one.bound else ""
 
 
-def left(result: IdentificationFigures) -> list[Table]:
+def unexplained_tables(result: IdentificationFigures) -> list[Table]:
     """Return what the model leaves unexplained, with and without springs and networks."""
     chosen = "" if result.chosen is UNSET else title_of(result.chosen)
     found = [_unexplained_table(f"Unexplained by the {chosen} model [rad or m]", result.unexplained)]

@@ -31,7 +31,7 @@ from neurodyn.report.page import (
     verdict_box,
 )
 from neurodyn.report.plots import PREDICTED, QUIET, SECOND, THIRD, TRUTH, PlotCurve, plot
-from neurodyn.report.sentences import at_bound, change, declared, has_changed, phrase, sentences
+from neurodyn.report.sentences import at_bound, change, declared_text, has_changed, phrase, sentences
 
 _POINTS = 2400  # points per whole run, enough for zooming in
 _ENDS = (
@@ -124,7 +124,7 @@ def _rest(result: IdentificationFigures, curves: Forecasts | None) -> list[str]:
         return []
     return [
         *([] if curves is None else [rest_plots(curves)]),
-        *tables([*adaptation.left(result), adaptation.tried(result)]),
+        *tables([*adaptation.unexplained_tables(result), adaptation.tried_structures(result)]),
     ]
 
 
@@ -393,7 +393,11 @@ def _prior_scaled(one: IdentifiedParameter) -> bool:
 
 
 def _row(one: IdentifiedParameter) -> ForestRow:
-    words = f"{phrase(one)}; declared {declared(one)}" if one.determined else f"declared {declared(one)} {one.unit}"
+    words = (
+        f"{phrase(one)}; declared {declared_text(one)}"
+        if one.determined
+        else f"declared {declared_text(one)} {one.unit}"
+    )
     state = "silent" if not one.determined else "bound" if at_bound(one) else "changed" if has_changed(one) else "same"
     if one.in_prior is not UNSET:
         scaled = one.in_prior

@@ -282,7 +282,7 @@ def pictures(
     # One call renders both panels, with a shared camera for comparison.
     ground = recording.ground
     if ground is not None and ground.pose is not None:
-        ground = ground.posed(ground.pose[:1])
+        ground = ground.at_pose(ground.pose[:1])
     paths = [_path(recording.robot, q, stride * dt) for q in (shown if recording.apart else shown[1:] * 2)]
     both = None if paths[0] is None or paths[1] is None else np.concatenate([paths[0], paths[1]])
     panels = np.asarray(render(recording.robot, torch.cat(shown), width=width, height=height, ground=ground, path=both))

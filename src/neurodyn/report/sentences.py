@@ -109,7 +109,7 @@ def sentences(result: IdentificationFigures) -> list[str]:
     """Return up to six sentences on what was found, how well it predicts, and what is not known."""
     first = [*_network(result), *_bounds(result)]  # what else is said then rests on it
     others = [
-        *_structure(result), *_stated(result), *_delay(result), *_together(result), *_differences(result),
+        *_structure(result), *_stated_gains(result), *_delay(result), *_together(result), *_differences(result),
         *_convergence(result), *_prediction(result), *_silent(result),
     ]  # fmt: skip
     if result.chosen == DECLARED:
@@ -138,7 +138,7 @@ def phrase(one: IdentifiedParameter) -> str:
     return f"{_round(value, digits)} {unit}".strip() + f" ({_round(low, digits)} to {_round(high, digits)})"
 
 
-def declared(one: IdentifiedParameter) -> str:
+def declared_text(one: IdentifiedParameter) -> str:
     """Return the declared value in the unit of `phrase`."""
     return f"{one.nominal * _scale(one)[0]:.4g}"
 
@@ -208,7 +208,7 @@ def _bounds(result: IdentificationFigures) -> list[str]:
     if not bounds:
         return []
     ends = [
-        f"{one.name} ({f'{one.value * factor:.4g} {unit}'.strip()}, declared {declared(one)})"
+        f"{one.name} ({f'{one.value * factor:.4g} {unit}'.strip()}, declared {declared_text(one)})"
         for one in bounds[:_EACH]
         for factor, unit in (_scale(one),)
     ]
@@ -227,14 +227,14 @@ def _convergence(result: IdentificationFigures) -> list[str]:
 def _about(kind: QuantityKind, found: Sequence[IdentifiedParameter]) -> str:
     first = found[0]
     if kind.say is not None and len(found) == 1:
-        return kind.say(kind.part(first.name), phrase(first), declared(first))
+        return kind.say(kind.part(first.name), phrase(first), declared_text(first))
     noun = capital(kind.noun) or first.name
     named = found[:_EACH] if kind.noun else found[:1]
     if len(found) == 1:
-        return f"{_join(noun, kind, first)} is {phrase(first)}, declared {declared(first)}"
+        return f"{_join(noun, kind, first)} is {phrase(first)}, declared {declared_text(first)}"
     clauses = [f"{kind.part(one.name)} {phrase(one)}" for one in named]
     more = f", and {len(found) - len(named)} more differ" if len(found) > len(named) else ""
-    return f"{noun}: {', '.join(clauses)}; declared {' and '.join(dict.fromkeys(map(declared, named)))}{more}"
+    return f"{noun}: {', '.join(clauses)}; declared_text {' and '.join(dict.fromkeys(map(declared_text, named)))}{more}"
 
 
 def _join(noun: str, kind: QuantityKind, one: IdentifiedParameter) -> str:
@@ -246,7 +246,7 @@ def _structure(result: IdentificationFigures) -> list[str]:
     return [f"The logs call for {result.structure}, which the declaration lacks."] if result.structure else []
 
 
-def _stated(result: IdentificationFigures) -> list[str]:
+def _stated_gains(result: IdentificationFigures) -> list[str]:
     """Return which values are held as stated, by the last part of their names."""
     values: dict[str, set[float]] = {}
     for name, value in result.stated.items():
@@ -367,10 +367,10 @@ def _errors(result: IdentificationFigures) -> _LastErrors | None:
 
 
 def _last(model: Rung | Reference) -> dict[str, float | None]:
-    return {group: errors[-1] for group, errors in held_out(model).items()}
+    return {group: errors[-1] for group, errors in held_out_errors(model).items()}
 
 
-def held_out(model: Rung | Reference) -> dict[str, list[float | None]]:
+def held_out_errors(model: Rung | Reference) -> dict[str, list[float | None]]:
     """Return a model's errors on test episodes, or on those for validation if there are none."""
     return model.test or model.errors
 

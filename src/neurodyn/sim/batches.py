@@ -217,7 +217,7 @@ class Recorder:
         poses, ground = None, None
         if self._ground is not None:
             poses = sample_grounds(robot, worlds, rng)
-            ground = self._ground.posed(poses)
+            ground = self._ground.at_pose(poses)
             self._simulator.set_ground(poses)
         self._q[0], self._qd[0] = sample_states(robot, worlds, rng, ground, self._layout)
         if speed != 1:
@@ -251,7 +251,7 @@ class Recorder:
 
     def _reset(self, worlds: Tensor, rng: np.random.Generator, poses: Tensor | None) -> None:
         """Draw the initial states of the masked worlds from the reset ranges."""
-        ground = None if self._ground is None or poses is None else self._ground.posed(poses[worlds])
+        ground = None if self._ground is None or poses is None else self._ground.at_pose(poses[worlds])
         q, qd = sample_states(self._simulator.robot, int(worlds.sum()), rng, ground, self._layout, reset=True)
         rows = worlds.nonzero()[:, 0].to(self._q.device)
         self._q[0, rows], self._qd[0, rows] = q.to(self._q), qd.to(self._qd)

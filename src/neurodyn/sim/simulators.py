@@ -235,7 +235,7 @@ class CompiledSimulator(Simulator):
     def set_ground(self, pose: Tensor | None) -> None:
         """See `Simulator.set_ground`."""
         if self._scene is not None:
-            self._ground = self._scene.posed(checked_pose(pose, self.worlds).to(self._device, torch.float32))
+            self._ground = self._scene.at_pose(checked_pose(pose, self.worlds).to(self._device, torch.float32))
 
     def set_gravity(self, gravity: Gravity | Tensor | None) -> None:
         """See `Simulator.set_gravity`."""

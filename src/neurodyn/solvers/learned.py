@@ -247,7 +247,7 @@ class SolverLearned(newton.solvers.SolverBase):
             MismatchError: The robots are not the one that the model was made for (joints, order, masses, collision
                 shapes, gravity, ...); the message names the differences.
         """
-        dynamics = self._loaded(run, torch_device(model))
+        dynamics = self._load(run, torch_device(model))
         super().__init__(model)
         self._name = type(self).__name__
         self._torch_device = torch_device(model)
@@ -414,7 +414,7 @@ class SolverLearned(newton.solvers.SolverBase):
                 self._use_frame(frame)
         self._replays.clear()
 
-    def _loaded(self, run: Any, device: torch.device) -> LearnedDynamics:
+    def _load(self, run: Any, device: torch.device) -> LearnedDynamics:
         """Return the dynamics of a run, or those that were given, on the device of the Newton model."""
         raise NotImplementedError
 
@@ -453,7 +453,7 @@ def make_solver(model: newton.Model, run: str | Path) -> SolverLearned:
 class SolverHybrid(SolverLearned):
     """Steps the robots of all worlds by one frame with a hybrid model, its `dynamics`; see `SolverLearned`."""
 
-    def _loaded(self, run: str | Path | HybridDynamics, device: torch.device) -> HybridDynamics:
+    def _load(self, run: str | Path | HybridDynamics, device: torch.device) -> HybridDynamics:
         return (HYBRID.load(run) if isinstance(run, str | Path) else run).to(device)
 
 
@@ -463,7 +463,7 @@ class SolverNeural(SolverLearned):
     A model that was trained with contact points measures the ground from the state of each frame, as in training.
     """
 
-    def _loaded(self, run: str | Path | NeuralDynamics, device: torch.device) -> NeuralDynamics:
+    def _load(self, run: str | Path | NeuralDynamics, device: torch.device) -> NeuralDynamics:
         dynamics = NEURAL.load(run, device=str(device)) if isinstance(run, str | Path) else run
         weight = next(dynamics.parameters())
         if weight.device != device or weight.dtype != torch.float32:

@@ -217,13 +217,13 @@ def resolve_environment(model: "newton.Model", dynamics: LearnedDynamics, where:
         _warn_of_shapes(model, dynamics.spec.robot, where)
         if not free:  # its position does not matter, its tilt is part of the fingerprint
             return dynamics.resolve_environment(None)
-    poses = _seen_from_roots(model, layout, where)
+    poses = _world_in_root_frames(model, layout, where)
     device = dynamics.device
     ground = None
     if layout is not None:
         ground = ground_of_model(model)
         if np.abs(poses - _IDENTITY).max() > 1e-9:
-            ground = ground.posed(torch.tensor(poses, dtype=torch.float32, device=device))
+            ground = ground.at_pose(torch.tensor(poses, dtype=torch.float32, device=device))
     gravity = None
     if free:
         vectors = np.asarray(arrays_of(model).gravity.numpy(), dtype=float).reshape(-1, 3)
@@ -316,7 +316,7 @@ def _differences(own: ContactPointLayout, built: ContactPointLayout) -> list[str
     return own.differences(built) or ["some contact points are missing, others are there twice"]
 
 
-def _seen_from_roots(model: Any, layout: ContactPointLayout | None, where: str) -> np.ndarray:
+def _world_in_root_frames(model: Any, layout: ContactPointLayout | None, where: str) -> np.ndarray:
     """Return the pose of the world frame in the training frame of each world's robot, shape [worlds, 7]."""
     worlds = count_worlds(model)
     kinds, parent = model.joint_type.numpy(), model.joint_parent.numpy()

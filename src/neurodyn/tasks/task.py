@@ -17,7 +17,7 @@ from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry import rotation
-from neurodyn.geometry.tensors import constant, made
+from neurodyn.geometry.tensors import constant, shared_tensor
 from neurodyn.robots import Robot, load
 from neurodyn.robots.sections import Interval
 from neurodyn.tasks.commands import Command
@@ -55,7 +55,7 @@ def reset_states(robot: Robot, worlds: int, generator: torch.Generator, *, headi
         elif joint.kind == "free":
             q.append(_pose(robot, worlds, generator, heading or robot.reset_interval("q", f"{joint.name}.heading")))
         elif joint.kind == "ball":
-            q.append(made((0.0, 0.0, 0.0, 1.0), generator.device, torch.get_default_dtype()).expand(worlds, 4))
+            q.append(shared_tensor((0.0, 0.0, 0.0, 1.0), generator.device, torch.get_default_dtype()).expand(worlds, 4))
         else:
             q.append(uniform(robot.reset_interval("q", joint.name), worlds, generator)[:, None])
         qd += [uniform(robot.reset_interval("qd", name), worlds, generator)[:, None] for name in joint.qd_names]

@@ -85,7 +85,7 @@ class WalkingPlant:
 
         along = torch.linspace(-_REACH, _REACH, 9)
         places = torch.cartesian_prod(along, along)
-        spread = Ground(self.scene, pose).posed(pose.repeat_interleave(len(places), 0))
+        spread = Ground(self.scene, pose).at_pose(pose.repeat_interleave(len(places), 0))
         return ground_height(spread, places.repeat(len(pose), 1)).view(len(pose), -1).amax(1)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from neurodyn.cli.terminal.exports import grouped, print_export
+from neurodyn.cli.terminal.exports import group_names, print_export
 from neurodyn.interop import Exported, Replay
 
 
@@ -20,7 +20,7 @@ from neurodyn.interop import Exported, Replay
     ],
 )  # fmt: skip
 def test_names_that_end_alike_are_one(names: list[str], shown: list[str]):
-    assert grouped(names) == shown
+    assert group_names(names) == shown
 
 
 def test_the_worst_joints_come_first_and_totals_last(capsys: pytest.CaptureFixture[str]):

@@ -101,7 +101,7 @@ def test_its_logs_hold_readings_and_no_base(folder, tmp_path):
     out = tmp_path / "walk.h5"
     robot = robot_class(folder, "log_robot", "del seen['specific_force']")
     summary = log_policies([policy(folder, "log"), "still"], out, robot=robot, transitions=300, noise=0.1)
-    assert summary.unscored.startswith(
+    assert summary.why_not_scored.startswith(
         "episodes are not scored, because these are not measured: base_height, base_linear_velocity"
     )
     assert all(math.isnan(value) for value in summary.returns.values())
@@ -134,7 +134,7 @@ def test_a_stand_in_is_scored_by_its_truth(folder, tmp_path):
         [policy(folder, "scored")], tmp_path / "scored.h5", robot=robot_class(folder, "scored_robot", truth),
         transitions=200, noise=0.0,
     )  # fmt: skip
-    assert not summary.unscored
+    assert not summary.why_not_scored
     store = Store.open(tmp_path / "scored.h5")
     imu, _ = store.header.streams
     assert imu.averaged == ("specific_force",)

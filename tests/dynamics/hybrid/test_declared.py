@@ -57,7 +57,7 @@ def test_it_touches_rough_ground_as_the_simulator_does(name, within):
     drive, hybrid = torque.flatten(0, 1)[:, None].double(), declared_hybrid(robot)
     after = frames(hybrid, before, drive, environment).qd[:, 1]
     down = torch.tensor([[0.0, 0.0, -20.0, 0.0, 0.0, 0.0, 1.0]], dtype=torch.float64)
-    free = frames(hybrid, before, drive, Environment(ground=environment.ground.posed(down))).qd[:, 1]
+    free = frames(hybrid, before, drive, Environment(ground=environment.ground.at_pose(down))).qd[:, 1]
     wanted = path.qd[:, 1:].flatten(0, 1).double()
     touched = (free - wanted).norm(dim=1) > 1e-2
     assert touched.sum() > 30

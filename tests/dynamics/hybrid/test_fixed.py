@@ -103,7 +103,7 @@ def test_on_other_grounds_the_frame_is_the_dynamics_own(hopper):
 def test_a_frame_is_moved_to_another_plane_in_place(hopper):
     state, control, environment = given()
     frame = hopper.fixed_frame(WORLDS, environment, state.q)
-    lower = Environment(gravity=environment.gravity, ground=environment.ground.posed(environment.ground.pose - 0.05))
+    lower = Environment(gravity=environment.gravity, ground=environment.ground.at_pose(environment.ground.pose - 0.05))
     assert frame.in_environment(lower) is frame
     for tensor, value in ((frame.q, state.q), (frame.qd, state.qd), (frame.torque, control.torque)):
         tensor.copy_(value)
@@ -118,7 +118,7 @@ def test_gradients_of_a_frame_are_those_of_the_rollout_and_of_differences_also_a
     torque = control.torque
 
     def after(q, qd, torque):
-        found = hopper.step(carry, State.unchecked(q=q, qd=qd, channels=None), Control(torque=torque))[1].state
+        found = hopper.step(carry, State.make_unchecked(q=q, qd=qd, channels=None), Control(torque=torque))[1].state
         return found.q, found.qd
 
     def rolled(q, qd, torque):

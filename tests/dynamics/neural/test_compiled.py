@@ -117,7 +117,7 @@ def test_continuous_joints_limits_and_products_of_velocities(kind):
 def test_the_environment_of_each_step_counts():
     model = make("silu")
     state, control, environment = draw(3)
-    ground = environment.ground.posed(environment.ground.pose.flip(0))
+    ground = environment.ground.at_pose(environment.ground.pose.flip(0))
     turned = Environment(gravity=environment.gravity.flip(0), ground=ground)
     seen = [advance(model, state, control, e, torch_path=False) for e in (environment, turned, environment)]
     assert torch.equal(seen[0], seen[2])
@@ -195,7 +195,9 @@ def test_torch_sees_the_step_where_a_gradient_or_a_tangent_is_wanted():
     carry = model.begin(state)
 
     def step(q: torch.Tensor) -> torch.Tensor:
-        return model.step(carry, State.unchecked(q=q, qd=state.qd), Control.unchecked(torque=torque))[1].state.qd
+        return model.step(carry, State.make_unchecked(q=q, qd=state.qd), Control.make_unchecked(torque=torque))[
+            1
+        ].state.qd
 
     reverse = torch.autograd.functional.jacobian(step, state.q)
     assert reverse.abs().max() > 1e-3
@@ -286,7 +288,7 @@ def test_a_base_with_contacts(scene, capturable, values):
     _, _, own = draw(3)
     ground = Ground(scene, own.ground.pose)
     for pose in (own.ground.pose, own.ground.pose.flip(0)):  # the second finds the frame of the first
-        environment = Environment(gravity=own.gravity, ground=ground.posed(pose))
+        environment = Environment(gravity=own.gravity, ground=ground.at_pose(pose))
         agree(model, 3, 1e-10, environment)
     environment = model.resolve_environment(environment)
     assert model.fixed_frame(3, environment, model.encoding.dt).capturable == capturable

@@ -99,7 +99,7 @@ def test_contact_points_push_within_a_cone_and_only_near_the_ground():
     spec, layout, mechanism = robot()
     impulses, (q, qd) = Impulses(spec, layout, mechanism), motions(mechanism, 64)
     encoding = model().encoding
-    base = encoding.viewed(type(encoding.predict_base(q, qd, torch.zeros(64, 1).double(), None))(q, qd))
+    base = encoding.with_view(type(encoding.predict_base(q, qd, torch.zeros(64, 1).double(), None))(q, qd))
     raw = 10 * torch.randn(64, 2, POINT_OUTPUTS, dtype=torch.float64)
     seen = impulses._proximity(GROUND, q, qd)
     over = PointsOverGround(seen.distance, seen.normal, seen.position, seen.velocity)

@@ -69,7 +69,7 @@ def test_a_bound_launch_writes_rows_also_where_worlds_are_the_fastest_axis(progr
     monkeypatch.setattr(TracedProgram, "_path", fastest)
     tensors = given(frames=1)
     run = program.run(**tensors, frames=1)
-    path, launch = program.bound(run, tensors["state"])
+    path, launch = program.bind(run, tensors["state"])
     launch.launch()
     assert path[:, -1].stride() == (2 * SIZES.state, 1)
     torch.testing.assert_close(path, by_hand(tensors, 1, 1))

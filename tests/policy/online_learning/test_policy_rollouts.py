@@ -228,7 +228,7 @@ def test_worlds_in_implausible_states_continue_from_the_log_and_do_not_count(mod
             if number == 2:
                 qd = state.qd.clone()
                 qd[:5] = torch.nan
-                state = State.unchecked(q=state.q, qd=qd)
+                state = State.make_unchecked(q=state.q, qd=qd)
             wild.append(state)
             yield state
 

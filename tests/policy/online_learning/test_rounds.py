@@ -26,7 +26,7 @@ def test_models_with_a_past_start_a_share_of_their_rollouts_where_episodes_begin
     log = Store(StoreHeader(spec=spec, source="log"), rows, table)
     model = WorldModel(spec.with_context(CONTEXT), EnsembleConfig(members=2, width=8, depth=1, head=8))
     where = ModelOfRound("model", model, log)
-    assert not where.drawn_by(TASK)
+    assert not where.is_drawn_by(TASK)
     time = present_state(where.mixed_starts(TASK, 0, 0.25).draw(2000)).q[:, 0] * 41
     first = float((time.round() == time.min().round()).float().mean())
     assert time.max() > 30

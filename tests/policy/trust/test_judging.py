@@ -105,12 +105,12 @@ def test_a_return_that_the_judges_do_not_believe_is_a_warning(imagined: float, g
 
 
 def test_a_promise_is_printed():
-    assert promise(130.0).said() == [
+    assert promise(130.0).in_words() == [
         "The return on the robot is 80 to 120 with 90% confidence: 2 models return 100 on average.",
         "The model itself imagines 130, 30.0% more than they do.",
     ]
     worst = msgspec.structs.replace(promise(130.0), worst_tenth=60.0)
-    assert worst.said()[1].endswith("more than they do; the worst tenth of its episodes returns 60.")
+    assert worst.in_words()[1].endswith("more than they do; the worst tenth of its episodes returns 60.")
 
 
 def line(step: int, **values):

@@ -175,12 +175,12 @@ class ProgressBar:
             self._line()
             return
         if self._bar is None:
-            self._bar = self._begun()
+            self._bar = self._begin()
         bar, task = self._bar
         if self._last is not None:
             bar.update(task, completed=self._last[0], total=1.0)
 
-    def _begun(self) -> "tuple[Progress, TaskID]":
+    def _begin(self) -> "tuple[Progress, TaskID]":
         from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskProgressColumn, TextColumn
         from rich.table import Column
         from rich.text import Text

@@ -23,7 +23,7 @@ def print_export(exported: "Exported") -> None:
     print_replay(exported.replay)
     for what, names in (("holds", exported.placed), ("left out", exported.left_out)):
         if names:
-            _print(f"{what}: {', '.join(grouped(names))}")
+            _print(f"{what}: {', '.join(group_names(names))}")
     for remark in exported.remarks:
         _print(remark)
     _print(f"{', '.join(exported.files)}: {exported.folder}")
@@ -54,7 +54,7 @@ def print_replay(replay: "Replay") -> None:
         print(f"{name:{width}} {unit:5}" + "".join(f"{number:>11}" for number in numbers))
 
 
-def grouped(names: Iterable[str]) -> list[str]:
+def group_names(names: Iterable[str]) -> list[str]:
     """Return names with those that end alike as one: "*.damping (6)"."""
     groups: dict[str, list[str]] = {}
     for name in names:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _Value = TypeVar("_Value", str, int)
 
 
-def parsed_by(read: Callable[[str], _Value], metavar: str, kind: type[_Value]) -> PrimitiveConstructorSpec[_Value]:
+def flag_read_by(read: Callable[[str], _Value], metavar: str, kind: type[_Value]) -> PrimitiveConstructorSpec[_Value]:
     """Return a type annotation for a flag with one value.
 
     Args:
@@ -56,7 +56,7 @@ def registry_name(registry: Registry[Any], *others: Registry[Any]) -> PrimitiveC
     """
     every = (registry, *others)
 
-    def named(given: str) -> str:
+    def require_name(given: str) -> str:
         if not others:
             registry.require(given)
         elif not any(given in one for one in every):
@@ -67,7 +67,7 @@ def registry_name(registry: Registry[Any], *others: Registry[Any]) -> PrimitiveC
             )
         return given
 
-    return parsed_by(named, f"{{{','.join(name for one in every for name in one)}}}", str)
+    return flag_read_by(require_name, f"{{{','.join(name for one in every for name in one)}}}", str)
 
 
 def _logger(given: str) -> str:
@@ -77,7 +77,7 @@ def _logger(given: str) -> str:
     return given
 
 
-_Logger = Annotated[str, parsed_by(_logger, "tensorboard|wandb|none|MODULE:CLASS", str)]
+_Logger = Annotated[str, flag_read_by(_logger, "tensorboard|wandb|none|MODULE:CLASS", str)]
 ResultLogger = Annotated[
     _Logger | None,
     arg(help="Also log the result to the run's tracker: wandb (continues the training's run) or tensorboard."),
@@ -105,7 +105,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-_Threads = Annotated[int, parsed_by(_count, "N", int)]
+_Threads = Annotated[int, flag_read_by(_count, "N", int)]
 Threads = _Threads | None
 """Number of cores for a verb; None for its default."""
 
@@ -121,7 +121,7 @@ def _device(name: str) -> str:
     return name
 
 
-Device = Annotated[str, parsed_by(_device, "cpu|cuda|cuda:N", str)]
+Device = Annotated[str, flag_read_by(_device, "cpu|cuda|cuda:N", str)]
 """Device of a verb: an available torch device."""
 
 
@@ -173,7 +173,7 @@ FLAG_TYPES: Mapping[str, Callable[[], Any]] = {
     "threads": lambda: _Threads,
     "logger": lambda: _Logger,
     "net": _net,
-    "base": lambda: Annotated[str, parsed_by(_base, "free|impulses|contact|RUN", str)],
+    "base": lambda: Annotated[str, flag_read_by(_base, "free|impulses|contact|RUN", str)],
     "each": lambda: UseAppendAction[tuple[str, ...]],
 }
 """Flag types that a request names (see `core.requests.Flag`), built when a verb that uses one is loaded."""

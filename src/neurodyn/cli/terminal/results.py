@@ -129,10 +129,10 @@ def print_promise(policy: Path, kept: int, updates: int) -> None:
     over = f"; trained over the posterior of {runs[0]} (--one-robot: in the identified robot alone)" if runs else ""
     print(f"The kept policy is of update {kept} of {updates}{over}.")
     promise = read_promise(policy)
-    for text in [] if promise is None else promise.said():
+    for text in [] if promise is None else promise.in_words():
         print(text)
     for name, figures in kept_commands(read_metrics(policy), kept).items():
-        print(f"{figures.said(name)}.".capitalize())
+        print(f"{figures.in_words(name)}.".capitalize())
 
 
 def print_tables(title: str, tables: Iterable[Table], *remarks: str) -> None:

@@ -241,17 +241,16 @@ def _concatenate(paths: Sequence[ExecutedPath]) -> ExecutedPath:
         return paths[0]
     frames = max(one.control.shape[1] for one in paths)
 
-    def filled(values: Tensor, count: int, *, last: bool) -> Tensor:
+    def fill(values: Tensor, count: int, *, last: bool) -> Tensor:
         more = values[:, -1:] if last else torch.zeros_like(values[:, -1:])
         return torch.cat([values, *[more] * (count - values.shape[1])], 1)
 
     states = [
-        torch.cat([filled(getattr(one.trajectory, name), frames + 1, last=True) for one in paths])
-        for name in ("q", "qd")
+        torch.cat([fill(getattr(one.trajectory, name), frames + 1, last=True) for one in paths]) for name in ("q", "qd")
     ]
     return ExecutedPath(
-        Trajectory(*states), torch.cat([filled(one.control, frames, last=False) for one in paths]),
-        torch.cat([filled(one.running, frames, last=False) for one in paths]),
+        Trajectory(*states), torch.cat([fill(one.control, frames, last=False) for one in paths]),
+        torch.cat([fill(one.running, frames, last=False) for one in paths]),
     )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ def expand(frames: TaskFrames, path: list[ExpandedFrame], value: Callable[[Tenso
         value: A critic's value of observations at the end of the rollout; None for none.
     """
     steps, rows = len(path), len(path[0].action)
-    state, after = State.joined([f.begin.state for f in path]), State.joined([f.end.state for f in path])
+    state, after = State.concatenate([f.begin.state for f in path]), State.concatenate([f.end.state for f in path])
     memory = Memory.concatenate([f.begin.memory for f in path])
     torques = [f.begin.torque for f in path if f.begin.torque is not None]
     before = torch.cat(torques) if torques else None

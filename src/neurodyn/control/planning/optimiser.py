@@ -166,7 +166,7 @@ class Roll:
             before.append(self.worlds_state.memory)
             self.worlds_state, step = imagination.frames.advance(self.worlds_state, action, imagination.generator)
             after.append((step, self.worlds_state.now))
-        steps, now = Step.joined([step for step, _ in after]), Quantities.joined([now for _, now in after])
+        steps, now = Step.concatenate([step for step, _ in after]), Quantities.concatenate([now for _, now in after])
         end = judge(
             imagination.frames.task, imagination.frames.bounds, steps, now, Memory.concatenate(before), torch.cat(acted)
         )

@@ -343,7 +343,7 @@ class RobotDynamics(Dynamics):
             for name in self._others for k in range(len(seen.values[name]))
         ]  # fmt: skip
         self._log.begin(names)
-        return self._followed(self._read(seen))
+        return self._follow(self._read(seen))
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> Carry:
         """Return None: the robot is where `start` moved it."""
@@ -372,7 +372,7 @@ class RobotDynamics(Dynamics):
                 self.stop()
                 self._rests = True
                 break
-        measured = measured if self._rests else self._followed(measured)
+        measured = measured if self._rests else self._follow(measured)
         assert self.robot is not None
         self.late = self.process.settings.realtime and self._clock - before > _LONG * self.robot.dt
         return carry, Step(state=measured, applied=command[None])
@@ -391,7 +391,7 @@ class RobotDynamics(Dynamics):
             assert self.robot is not None
             self._follower, self.base.known = BaseFollower(self.robot, model), True
 
-    def _followed(self, measured: State) -> State:
+    def _follow(self, measured: State) -> State:
         """Return a measured state, with that of the base as estimated if asked for."""
         if self._follower is None or self.base is None or self.base.reading is None or self._seen is None:
             return measured
@@ -495,15 +495,15 @@ class RobotDynamics(Dynamics):
             return self._velocity
         past = max(time - self._seen[0], 1e-6)
         if self.base is not None:
-            return self._filtered([(a - b) / past for a, b in zip(q, self._seen[1], strict=True)], past)
+            return self._filter_slopes([(a - b) / past for a, b in zip(q, self._seen[1], strict=True)], past)
         now, before = (torch.tensor([one], dtype=torch.float64) for one in (q, self._seen[1]))
         moved = position_difference(self.spec, now, before)
         if self.spec.floating and self.base_com is not None:  # the centre of mass does not move as the origin does
             com = self.base_com.to(now)[None]
             moved[:, :3] += rotation.rotate(now[:, 3:7], com) - rotation.rotate(before[:, 3:7], com)
-        return self._filtered((moved[0] / past).tolist(), past)
+        return self._filter_slopes((moved[0] / past).tolist(), past)
 
-    def _filtered(self, slopes: list[float], past: float) -> list[float]:
+    def _filter_slopes(self, slopes: list[float], past: float) -> list[float]:
         assert self._velocity is not None
         share = past / (past + self.process.settings.velocity_filter)
         self._velocity = [v + share * (slope - v) for v, slope in zip(self._velocity, slopes, strict=True)]

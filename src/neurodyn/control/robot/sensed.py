@@ -229,7 +229,7 @@ def _missing(name: str):  # noqa: ANN202
     return missing
 
 
-def unscored(task: Task) -> str:
+def why_not_scored(task: Task) -> str:
     """Return in words why episodes of a robot without motion capture cannot be scored; "" if they can."""
     needed = [name for name in task.needs if name in UNKNOWN] + (["contact"] if task.contacts else [])
     return (

@@ -62,7 +62,7 @@ def drag(step: Any) -> Any:
     point = [x + step(f"at_{axis}") for x, axis in zip(at.point, "xyz", strict=True)]
     spin, velocity = step.twist(at.joint, point)
     moment = [-step(f"turn_{axis}") * w for axis, w in zip("xyz", spin, strict=True)]
-    return step.pushed(at.joint, point, moment, [-step(axis) * v for axis, v in zip("xyz", velocity, strict=True)])
+    return step.push(at.joint, point, moment, [-step(axis) * v for axis, v in zip("xyz", velocity, strict=True)])
 
 
 def disturbance(step: Any) -> Any:
@@ -76,7 +76,7 @@ def disturbance(step: Any) -> Any:
     battery act so: a controller counteracts them, and its commands alone would tip the body over.
     """
     joint = step.element.attachments[0].joint
-    return step.pushed(joint, *step.missed(joint, 1.0 / step("time")))
+    return step.push(joint, *step.missing_force(joint, 1.0 / step("time")))
 
 
 _PLACES = ("at_x", "at_y", "at_z")

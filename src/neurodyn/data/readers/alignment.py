@@ -51,11 +51,11 @@ def velocity_delay(runs: list[RawRun]) -> float | None:
 
     step = max(float(np.median(np.diff(time))), _MOST / 50)
     best = min(np.arange(-_MOST, _MOST + step / 2, step), key=misfit)
-    best = refined(misfit, float(best), step, _FINEST_VELOCITY)
+    best = refine_minimum(misfit, float(best), step, _FINEST_VELOCITY)
     return best if misfit(best) < _BETTER * misfit(0.0) else 0.0
 
 
-def refined(misfit, start: float, step: float, finest: float) -> float:  # noqa: ANN001
+def refine_minimum(misfit, start: float, step: float, finest: float) -> float:  # noqa: ANN001
     """Return the minimiser of a smooth function near a grid point, by step halving and a final parabola."""
     values = {start: misfit(start)}
 
@@ -186,7 +186,7 @@ def measure(
             delays = tuple(sorted({*delays, best}))
     table, at_end = delays, best in (delays[0], delays[-1])
     if not at_end:
-        best = refined(compared.mean, best, step, _FINEST)
+        best = refine_minimum(compared.mean, best, step, _FINEST)
         delays = tuple(sorted({*delays, best}))
     deviation = compared.deviation(best, 0.25 * min(step, spec.dt))
     significance, clear = _gain(compared.error(best))
@@ -387,10 +387,10 @@ class _Regression:
             parts.append(smooth(_control_features(control, base[:, 1:]), window))
         features = np.concatenate((self.smoothed, np.concatenate(parts)), axis=1) if parts else self.smoothed
         block = np.arange(len(self.target)) // _BLOCK
-        return np.bincount(block, weights=_held_out(features, self.target, block % _FOLDS))
+        return np.bincount(block, weights=_held_out_errors(features, self.target, block % _FOLDS))
 
 
-def _held_out(features: np.ndarray, target: np.ndarray, fold: np.ndarray) -> np.ndarray:
+def _held_out_errors(features: np.ndarray, target: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Return each row's squared error under a ridge regression on the other folds, shape [rows]."""
     mean, scale = features.mean(axis=0), features.std(axis=0)
     x = np.where(scale > 0, (features - mean) / np.where(scale > 0, scale, 1.0), 0.0).clip(-_CLIP, _CLIP)

@@ -69,7 +69,7 @@ def draft_measured(
         first = next(iter(parts.values()))
         ending = f"{first}{'0]' if first.endswith('[') else 'x'}"
         for prefix in [column.removesuffix(ending) for column in there if column.endswith(ending)]:
-            tree = {name: _listed(prefix + text, _AXES.get(name, "xyz")) for name, text in parts.items()}
+            tree = {name: _element_names(prefix + text, _AXES.get(name, "xyz")) for name, text in parts.items()}
             names = {column for part in tree.values() for column in part}
             if not names <= set(there) or names & taken:
                 continue
@@ -80,7 +80,7 @@ def draft_measured(
     return sensors, doubts
 
 
-def _listed(text: str, axes: str) -> list[str]:
+def _element_names(text: str, axes: str) -> list[str]:
     return [f"{text}{index}]" if text.endswith("[") else f"{text}{axis}" for index, axis in enumerate(axes)]
 
 
@@ -131,7 +131,7 @@ def told_unit(column: str) -> str | None:
     own = meaning(column)
     if own is None or own.array != column:  # the name of a joint in an array
         return None
-    words, units = _split(column), _TOLD.get("effort" if own.quantity == "command" else own.quantity, {})
+    words, units = _words(column), _TOLD.get("effort" if own.quantity == "command" else own.quantity, {})
     return next((units[end] for n in (2, 1) if (end := " ".join(words[-n:])) in units and len(words) > n), None)
 
 
@@ -167,13 +167,13 @@ def meaning(column: str) -> ColumnMeaning | None:
     match = _ROS_STATE.fullmatch(column)
     if match:
         topic, name, key = match.groups()
-        command = not set(_split(topic)).isdisjoint(_WORDS["command"]) or ".points[" in column
+        command = not set(_words(topic)).isdisjoint(_WORDS["command"]) or ".points[" in column
         quantity: Quantity = (
             "position" if name.startswith("pos") else "velocity" if name.startswith("vel") else "effort"
         )
         return ColumnMeaning("command" if command else quantity, key, f"{topic}.{name}", key.isdecimal())
     array, key = split_reference(column)
-    if key is not None and _UNIT_WORDS.issuperset(_split(key)):  # "elbow position [deg]"
+    if key is not None and _UNIT_WORDS.issuperset(_words(key)):  # "elbow position [deg]"
         array, key = column, None
     if key is not None and not key.isdecimal():
         stem, _, suffix = key.rpartition(".")
@@ -181,7 +181,7 @@ def meaning(column: str) -> ColumnMeaning | None:
         outer = _quantity(array)
         quantity_ = "command" if outer == "command" else inner or outer
         return None if quantity_ is None else ColumnMeaning(quantity_, stem if inner else key, array, False)
-    words = _split(array)
+    words = _words(array)
     if any(word in _NO_JOINT for word in words):
         return None
     quantity_ = _quantity(array)
@@ -311,7 +311,7 @@ def _add_controls(
     choices.append(_coordinates(draft, {c: m for c, m in commands.items() if c not in ros}, "command", controls, 0))
     best = max(choices, key=len)
     draft.tree["control"] = best
-    currents = [own["column"] for own in best.values() if _CURRENTS.intersection(_split(own["column"]))]
+    currents = [own["column"] for own in best.values() if _CURRENTS.intersection(_words(own["column"]))]
     if currents and not target:
         draft.doubts.append(f"{', '.join(currents)}: a current is no torque; give its `scale` [N m per unit of it]")
     if spec is not None:
@@ -424,7 +424,7 @@ def _of_angles(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str]) 
         cased = str.upper if word.isupper() else str.title if word.istitle() else str.lower
         names = [f"{stem}{cased(angle)}{end}" for angle in ("roll", "pitch", "yaw")]
         names = _by_number(stem + word, 0, 3) if end == "[0]" else names
-        places = [_placed(stem + place, columns) for place in _PLACES] if joint.kind == "free" else [([], "")]
+        places = [_position_columns(stem + place, columns) for place in _PLACES] if joint.kind == "free" else [([], "")]
         place, length = next((one for one in places if one is not None), (None, ""))
         if place is None or not set(names) <= set(columns):
             continue
@@ -432,17 +432,17 @@ def _of_angles(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str]) 
             f"{joint.name}: roll, pitch and yaw are taken for angles about the world's axes in this order (`sequence`: "
             "xyz), and its velocities are differentiated from its poses"
         )
-        units = {"angles_unit": _TOLD["position"].get(" ".join(_split(end)), ""), "position_unit": length}
+        units = {"angles_unit": _TOLD["position"].get(" ".join(_words(end)), ""), "position_unit": length}
         tree = {"position": place, "angles": names, "sequence": "xyz", **units}
         return {name: value for name, value in tree.items() if value}
     return None
 
 
-def _placed(start: str, columns: Sequence[str]) -> tuple[list[str], str] | None:
+def _position_columns(start: str, columns: Sequence[str]) -> tuple[list[str], str] | None:
     """Return the columns of x, y and z that begin with a text, and their unit, if their names tell one."""
     for column in columns:
         end = column.removeprefix(start + "x")
-        unit = _TOLD["position"].get(" ".join(_split(end)), "")
+        unit = _TOLD["position"].get(" ".join(_words(end)), "")
         names = [f"{start}{axis}{end}" for axis in "xyz"]
         if end != column and (unit or not end) and set(names) <= set(columns):
             return names, unit
@@ -519,11 +519,11 @@ def _flow(value: Any) -> str:
 
 
 def _quantity(text: str) -> Quantity | None:
-    words = _split(text)
+    words = _words(text)
     return next((quantity for quantity, known in _WORDS.items() if any(word in known for word in words)), None)
 
 
-def _split(text: str) -> list[str]:
+def _words(text: str) -> list[str]:
     text = _SYMBOLS.sub(lambda found: found[0].lower(), text)
     spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)
     return [word for word in re.split(r"[^a-z0-9]+", spaced.lower()) if word]

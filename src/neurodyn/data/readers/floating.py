@@ -135,17 +135,17 @@ class FloatingColumns(Config, frozen=True):
 
         Angles stand in the places of the quaternion that `quaternions_of` makes of them, the last one twice.
         """
-        angles = _listed(self.angles, 3) if self.angles else ()
-        quaternion = (*angles, angles[-1]) if angles else _listed(self.quaternion, 4)
+        angles = _element_names(self.angles, 3) if self.angles else ()
+        quaternion = (*angles, angles[-1]) if angles else _element_names(self.quaternion, 4)
         if self.order == "wxyz":
             quaternion = (*quaternion[1:], quaternion[0])
-        position = _listed(self.position, 3) if self.position else ()
+        position = _element_names(self.position, 3) if self.position else ()
         return [(name, self.position_unit) for name in position] + [(name, "") for name in quaternion]
 
     def qd_columns(self) -> list[tuple[str, str]]:
         """Return column and unit of each velocity coordinate, linear ones first."""
-        linear = _listed(self.linear_velocity, 3) if self.linear_velocity else ()
-        angular = [(name, self.angular_unit) for name in _listed(self.angular_velocity, 3)]
+        linear = _element_names(self.linear_velocity, 3) if self.linear_velocity else ()
+        angular = [(name, self.angular_unit) for name in _element_names(self.angular_velocity, 3)]
         return [(name, self.linear_unit) for name in linear] + angular
 
 
@@ -436,5 +436,5 @@ def _places(spec: StateSpec) -> list[tuple[JointSpec, JointPlace]]:
     return [(joint, place) for joint, place in zip(spec.joints, spec.places, strict=True) if not joint.scalar]
 
 
-def _listed(names: Names, width: int) -> tuple[str, ...]:
+def _element_names(names: Names, width: int) -> tuple[str, ...]:
     return names if isinstance(names, tuple) else tuple(f"{names}[{index}]" for index in range(width))

@@ -29,7 +29,7 @@ from neurodyn.data.header import CONTROL, SITTING, Delay, Split, Status, StoreHe
 from neurodyn.data.log_checks import check_log
 from neurodyn.data.readers.alignment import Alignment, measure, velocity_delay
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, recognise
-from neurodyn.data.readers.raw import RawRun, Survey, mirrored
+from neurodyn.data.readers.raw import RawRun, Survey, mirror
 from neurodyn.data.readers.resample import check_rate, control_in_parts, frame_times, resample, segments
 from neurodyn.data.readers.sensor_columns import measured_streams
 from neurodyn.data.readers.streams import read_source
@@ -196,7 +196,7 @@ def read_runs(file: Path, columns: ColumnMap, spec: StateSpec) -> Iterator[RawRu
         runs = reader(file, columns, spec)
     for run in runs:
         check_rate(run, columns, spec.dt, str(file))
-        yield mirrored(run, columns)
+        yield mirror(run, columns)
 
 
 def _format(file: Path, columns: ColumnMap) -> str:

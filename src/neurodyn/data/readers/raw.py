@@ -68,7 +68,7 @@ class RawRun:
         return sum(array.nbytes for array in arrays if array is not None)
 
 
-def selected(columns: ColumnMap, group: str, name: str) -> bool:
+def is_selected(columns: ColumnMap, group: str, name: str) -> bool:
     """Return whether a run is selected; a run without a group passes any group selection."""
 
     def matches(patterns: tuple[str, ...], label: str) -> bool:
@@ -86,7 +86,7 @@ def parse_split(value: object, where: str) -> Split:
     raise InputError(f"{where}: unknown split {value!r}; valid: 0 or train, 1 or validation, 2 or test")
 
 
-def mirrored(run: RawRun, columns: ColumnMap) -> RawRun:
+def mirror(run: RawRun, columns: ColumnMap) -> RawRun:
     """Return a run with the signs of all joints changed, if the column map names it among the mirrored ones."""
     if not any(fnmatchcase(run.name, pattern) for pattern in columns.mirrored_runs):
         return run

@@ -177,10 +177,10 @@ def states(
         q = _in_blocks(lambda at: normalise(spec, hermite(time, run.q, slopes, at)), grid)
     if run.qd is None:
 
-        def centred(at: np.ndarray) -> np.ndarray:
+        def central_difference(at: np.ndarray) -> np.ndarray:
             return (hermite(time, run.q, slopes, at + dt / 2) - hermite(time, run.q, slopes, at - dt / 2)) / dt
 
-        rates = _in_blocks((lambda at: past_slopes(time, run.q, at)) if past else centred, grid)
+        rates = _in_blocks((lambda at: past_slopes(time, run.q, at)) if past else central_difference, grid)
         return q, velocities_of(spec, q, rates, run.centers)
     logged = run.qd
     if averaged:

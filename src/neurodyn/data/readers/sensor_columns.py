@@ -79,7 +79,7 @@ class SensorColumns(Config, frozen=True):
         """Return the store's stream for these columns."""
         return Stream(name=name, kind=self.kind, joints=self.joints, averaged=(*self.averaged, *self.means_before))
 
-    def listed(self, name: str) -> list[tuple[str, ...]]:
+    def columns_of(self, name: str) -> list[tuple[str, ...]]:
         """Return the columns of each quantity, or raise an InputError if their number differs from its components."""
         names = []
         for part in self.stream(name).parts:
@@ -146,7 +146,7 @@ class SensorReadings:
 
 def measured_names(measured: Mapping[str, SensorColumns]) -> Iterable[str]:
     """Return the names of all sensor columns."""
-    return (column for name, one in measured.items() for columns in one.listed(name) for column in columns)
+    return (column for name, one in measured.items() for columns in one.columns_of(name) for column in columns)
 
 
 def measured_streams(measured: Mapping[str, SensorColumns]) -> tuple[Stream, ...]:
@@ -166,7 +166,7 @@ def read_measured(
 
 def _read(name: str, one: SensorColumns, part: LogPart, run: RunRows, where: str) -> SensorReadings:
     blocks, place, quaternion, averaged, before = [], 0, slice(0, 0), [], []
-    lists = one.listed(name)
+    lists = one.columns_of(name)
     time = part.series[lists[0][0]].time
     for quantity, columns in zip(one.stream(name).parts, lists, strict=True):
         size = factor(one.units.get(quantity.name, ""), quantity.unit, f"{where}: {quantity.name} of {name!r}")

@@ -20,7 +20,7 @@ from neurodyn.data.readers.floating import (
     to_body,
     to_newton,
 )
-from neurodyn.data.readers.raw import RawRun, selected
+from neurodyn.data.readers.raw import RawRun, is_selected
 from neurodyn.data.readers.resample import hermite, slopes_of
 from neurodyn.data.readers.sensor_columns import measured_names, read_measured
 from neurodyn.data.readers.source import ColumnSeries, LogPart, RunRows, Source, factor
@@ -59,7 +59,7 @@ def read_source(source: Source, columns: ColumnMap, spec: StateSpec) -> Iterator
         _check_motion(columns, spec, signals, part, where)
         for run in part.runs:
             groups.add(run.group)
-            if not selected(columns, run.group, run.name):
+            if not is_selected(columns, run.group, run.name):
                 continue
             cut = _cut(columns, spec, signals, run, part.first or 0, where)
             if cut is not None:
@@ -264,7 +264,7 @@ def _cut(
             return None
         raise InputError(f"{where}: run {run.name!r} has {len(rows)} rows with different times; expected at least 2")
 
-    def taken(s: _Signals | None) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def take(s: _Signals | None) -> tuple[np.ndarray | None, np.ndarray | None]:
         if s is None:
             return None, None
         if s.time is q.time:
@@ -272,8 +272,8 @@ def _cut(
         own = kept[id(s)][0]
         return s.value[own], s.time[own]
 
-    _require_overlap({"q": q.time[rows], "qd": taken(velocities)[1], "control": taken(control)[1]}, run, where)
-    positions, (qd, velocity_time), (values, control_time) = q.value[rows], taken(velocities), taken(control)
+    _require_overlap({"q": q.time[rows], "qd": take(velocities)[1], "control": take(control)[1]}, run, where)
+    positions, (qd, velocity_time), (values, control_time) = q.value[rows], take(velocities), take(control)
     for index, coordinate in enumerate(spec.q_names):
         if coordinate in columns.q and columns.q[coordinate].wrapped:
             positions[:, index] = np.unwrap(positions[:, index])

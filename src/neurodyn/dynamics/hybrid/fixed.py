@@ -84,7 +84,7 @@ class HybridFixedFrame:
             state, frames=1, substeps=dynamics.config.substeps, control=self.torque[:, None],
             held=None if held is None else held[:, None], parameters=parameters, weights=weights,
         )  # fmt: skip
-        path, command = program.bound(run, state)
+        path, command = program.bind(run, state)
         self.q_next, self.qd_next = path[:, -1, : spec.nq], path[:, -1, spec.nq :]
         self._chain = Chain([command], like.device, (state, run, path))
 
@@ -97,7 +97,7 @@ class HybridFixedFrame:
         self.qd.copy_(state.qd)
         self.torque.copy_(torque)
         self._chain()
-        return State.unchecked(q=self.q_next.clone(), qd=self.qd_next.clone(), channels=None)
+        return State.make_unchecked(q=self.q_next.clone(), qd=self.qd_next.clone(), channels=None)
 
     def run(self) -> None:
         """Predict the frame from the buffers `q`, `qd` and `torque`."""
@@ -210,7 +210,7 @@ class TrackedFrames:
             state.q, state.qd, substeps=dynamics.config.substeps, control=torque, held=held, parameters=parameters,
             weights=weights,
         )  # fmt: skip
-        return State.unchecked(q=q, qd=qd, channels=None)
+        return State.make_unchecked(q=q, qd=qd, channels=None)
 
 
 def _is_tracked(dynamics: FrameSource, environment: Environment, state: State, torque: Tensor) -> bool:

@@ -203,10 +203,10 @@ class HybridDynamics(LearnedDynamics):
         if after is None:
             after = self._tracked_frames.after(self, carry.environment, state, torque)
         if after is not None:
-            return carry, Step.unchecked(state=after)
+            return carry, Step.make_unchecked(state=after)
         path, memories = self._run(carry.environment, state, torque[:, None], memory=carry.memory)
-        after = State.unchecked(q=path.q[:, 1], qd=path.qd[:, 1], channels=None)
-        return HybridCarry(carry.environment, _last(memories)), Step.unchecked(state=after)
+        after = State.make_unchecked(q=path.q[:, 1], qd=path.qd[:, 1], channels=None)
+        return HybridCarry(carry.environment, _last(memories)), Step.make_unchecked(state=after)
 
     step_ = torch.no_grad()(step)
 

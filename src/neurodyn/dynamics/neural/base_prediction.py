@@ -82,7 +82,7 @@ class BaseMotion(ABC):
                 along -z and free space.
         """
 
-    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
+    def bind(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
         """Return the motion as a recorded launch with fixed buffers; None if it cannot be recorded.
 
         Args:
@@ -117,9 +117,9 @@ class FreeBase(BaseMotion):
         """Return positions and velocities one frame later."""
         return self._motion(q, qd, torque, GRAVITY * down(q, environment))
 
-    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
+    def bind(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
         """Return the motion as a recorded launch."""
-        return BoundMotion(*self._motion.bound(state, torque, gravity))
+        return BoundMotion(*self._motion.bind(state, torque, gravity))
 
     def constant(self, environment: Environment) -> "ConstantFrame":
         """Return the motion in an environment."""
@@ -154,11 +154,11 @@ class ContactBase(BaseMotion):
         ground = None if environment is None else ground_of(environment, q.shape[:-1])
         return self._motion(q, qd, torque, self._gravity * down(q, environment), ground)
 
-    def bound(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
+    def bind(self, state: Tensor, torque: Tensor, gravity: Tensor, environment: Environment) -> "BoundMotion | None":
         """Return the motion as a recorded launch; None on grounds that have to be measured in every frame."""
         if self._gravity != GRAVITY:
             return None
-        bound = self._motion.bound(state, torque, gravity, environment.ground)
+        bound = self._motion.bind(state, torque, gravity, environment.ground)
         if bound is None:
             return None
         after, launch, write = bound
@@ -214,7 +214,7 @@ class BasePrediction:
     view: BaseView | None = None
     start: Tensor | None = None
 
-    def repeated(self, count: int) -> "BasePrediction":
+    def repeat(self, count: int) -> "BasePrediction":
         """Return the prediction expanded along a new first axis of length `count`, without copies."""
 
         def more(x: Tensor | None) -> Any:
@@ -272,5 +272,5 @@ def ground_of(environment: Environment, batch: torch.Size) -> "Ground | None":
     if ground is None or ground.empty:
         return None
     if len(batch) > 1 and ground.pose is not None:
-        return ground.posed(repeat_rows(ground.pose, batch).flatten(0, -2))
+        return ground.at_pose(repeat_rows(ground.pose, batch).flatten(0, -2))
     return ground

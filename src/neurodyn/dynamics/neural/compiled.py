@@ -87,7 +87,7 @@ class CompiledFrame:
         """Return the launches that compute the network inputs, and the objects to keep alive."""
         spec, worlds = encoding.spec, len(self.state)
         motion = encoding.motion
-        bound = None if motion is None else motion.bound(self.state, self.torque, self.gravity, environment)
+        bound = None if motion is None else motion.bind(self.state, self.torque, self.gravity, environment)
         self._update_base = None if bound is None else bound.update
         self._predict_base = encoding.predict_base if bound is None and encoding.starts_ahead else None
         self._start = self.state if bound is None else bound.after
@@ -99,7 +99,7 @@ class CompiledFrame:
             self._pose = ground.poses(worlds, start.device, start.dtype).clone()
             features = self.x[:, -encoding.contact.width :]
             q, qd = start[:, : spec.nq], start[:, spec.nq :]
-            command, kept = encoding.contact.bound(ground, q, qd, self._pose, features)
+            command, kept = encoding.contact.bind(ground, q, qd, self._pose, features)
             commands.append(command)
             keep += [ground, kept]
         command, kept = encode_launch(encoding, self.state, start, self.torque, self.gravity, self.x)
@@ -245,11 +245,11 @@ class CompiledFrames:
                     own.copy_(given)
                 frame.run()
                 memory = tuple(cell.clone() for cell in frame.network.cells) or None
-            after = State.unchecked(q=frame.q_next.clone(), qd=frame.qd_next.clone(), channels=None)
+            after = State.make_unchecked(q=frame.q_next.clone(), qd=frame.qd_next.clone(), channels=None)
             if not spread:
                 return after, None, memory
             # No copies: the caller reads them before the next frame.
-            return after, State.unchecked(q=frame.members_q_next, qd=frame.members_qd_next, channels=None), memory
+            return after, State.make_unchecked(q=frame.members_q_next, qd=frame.members_qd_next, channels=None), memory
 
     def _frame(
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment, spread: int, mean: bool

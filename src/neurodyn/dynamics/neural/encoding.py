@@ -261,9 +261,9 @@ class Encoding(nn.Module):
         self, q: Tensor, qd: Tensor, torque: Tensor, environment: Environment | None = None
     ) -> BasePrediction:
         """Return the base prediction of a frame, with its view; arguments: see `BaseMotion.__call__`."""
-        return self.viewed(predict_base(self.motion, q, qd, torque, environment), environment)
+        return self.with_view(predict_base(self.motion, q, qd, torque, environment), environment)
 
-    def viewed(self, prediction: BasePrediction, environment: Environment | None = None) -> BasePrediction:
+    def with_view(self, prediction: BasePrediction, environment: Environment | None = None) -> BasePrediction:
         """Return a base prediction with the view of a floating base."""
         if not self.coordinates.free:
             return prediction
@@ -336,7 +336,7 @@ class Encoding(nn.Module):
             velocity = self.kappa * dqd
         dq = torch.addcmul(residual, self.dt, velocity)
         q, qd = self.coordinates.advance(base, base_prediction.q, base_prediction.qd, dq, dqd)
-        return State.unchecked(q=q, qd=qd)
+        return State.make_unchecked(q=q, qd=qd)
 
     def target(self, base_prediction: BasePrediction, q_next: Tensor, qd_next: Tensor) -> Tensor:
         """Return the dqd and r that `decode` turns into the given next state, shape [..., 2 nv]."""

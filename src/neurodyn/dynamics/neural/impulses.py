@@ -94,7 +94,7 @@ class Impulses(nn.Module):
         self.register_buffer("radii", radii, persistent=False)
         self.register_buffer("change", torch.ones(2 * spec.nv))
         self._proximity: ProximityQuery = ProximityQuery(layout)
-        self._response: ProgramFrame = self._traced()
+        self._response: ProgramFrame = self._trace()
 
     @property
     def unsupervised_outputs(self) -> int:
@@ -106,7 +106,7 @@ class Impulses(nn.Module):
         """Columns of dqd and r that the network outputs directly."""
         return slice(_BASE, None)
 
-    def _traced(self) -> "ProgramFrame":
+    def _trace(self) -> "ProgramFrame":
         from neurodyn.multibody.motion import ProgramFrame
         from neurodyn.multibody.trace.program import TracedProgram
 

@@ -222,7 +222,7 @@ class NeuralDynamics(EnsembleDynamics):
             members = members.to(self.device)
         memory = self.predictor.begin(worlds if groups is None else groups.rows.shape[1])
         if isinstance(context, Window):
-            memory = self.predictor.prime(memory, self._seen(self._window_inputs(context, environments), groups))
+            memory = self.predictor.prime(memory, self._by_group(self._window_inputs(context, environments), groups))
         return NeuralCarry(memory, environments, members, groups)
 
     def imagine(
@@ -252,7 +252,7 @@ class NeuralDynamics(EnsembleDynamics):
         torque, environment = frame_input(self.spec, state, control), carry.environment
 
         def predict(inputs: Tensor, memory: Any) -> tuple[Outputs, Any]:
-            y, memory = step(self._seen(inputs, carry.groups), memory)
+            y, memory = step(self._by_group(inputs, carry.groups), memory)
             return self._outputs(y, carry), memory
 
         spread = self.members if carry.groups is None and self.members > 1 else 0
@@ -270,11 +270,11 @@ class NeuralDynamics(EnsembleDynamics):
             members = None
             if outputs.members is not None:
                 each = [self.encoding.changes(base_prediction, y, environment) for y in outputs.members]
-                members = self.encoding.decode(base_prediction.repeated(self.members), torch.stack(each))
+                members = self.encoding.decode(base_prediction.repeat(self.members), torch.stack(each))
         epistemic = None if members is None else deviation(torch.cat([members.q, members.qd], -1))
-        return replace(carry, memory=memory), Step.unchecked(state=after, epistemic=epistemic)
+        return replace(carry, memory=memory), Step.make_unchecked(state=after, epistemic=epistemic)
 
-    def _seen(self, inputs: Tensor, groups: Groups | None) -> Tensor:
+    def _by_group(self, inputs: Tensor, groups: Groups | None) -> Tensor:
         """Return inputs of worlds, shape [worlds, ...], in the layout of the network."""
         if self.members == 1:
             return inputs
@@ -304,7 +304,7 @@ class NeuralDynamics(EnsembleDynamics):
         if carry.groups is not None:
             mask = carry.groups.gather(mask)
         if isinstance(context, Window):
-            history = self._seen(self._window_inputs(context, carry.environment), carry.groups)
+            history = self._by_group(self._window_inputs(context, carry.environment), carry.groups)
             return replace(carry, memory=self.predictor.prime(carry.memory, history, mask))
         return replace(carry, memory=self.predictor.reset(carry.memory, mask))
 

@@ -357,9 +357,9 @@ class WorldModel(EnsembleDynamics):
 
     def std(self, log_std: Tensor) -> Tensor:
         """Return standard deviations in the units of the state from outputs of the heads; see `bounded`."""
-        return torch.exp(self.bounded(log_std)) * self.scale
+        return torch.exp(self.bound_log_std(log_std)) * self.scale
 
-    def bounded(self, log_std: Tensor, *, grows: bool = True) -> Tensor:
+    def bound_log_std(self, log_std: Tensor, *, grows: bool = True) -> Tensor:
         """Return softly bounded log standard deviations in units of `scale`, shape [members, worlds, T, size].
 
         They grow over T frames of a forecast; without `grows` each frame follows a measured state.

@@ -219,7 +219,7 @@ def _frame_text(
     The memory is read from the first array of `kept_in` and written to the second.
     """
     graph, size = Graph(), frame.sizes.state
-    values = [Expression(graph, index) for index in frame.traced(graph)]
+    values = [Expression(graph, index) for index in frame.trace(graph)]
     before: list[str] = []
     body = assignments(graph, [("after", values)], {"x": "s", "u": "control"}, before)
     first = nq + hidden

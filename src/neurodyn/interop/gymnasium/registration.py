@@ -10,7 +10,7 @@ def ids() -> dict[str, str | None]:
 
     TASK@nerd becomes TASK.nerd, because ids cannot contain "@".
     """
-    names = [*TASKS.known(), *TASKS_OF_ROBOTS.known()]
+    names = [*TASKS.names_so_far(), *TASKS_OF_ROBOTS.names_so_far()]
     return {"neurodyn/task-v0": None, **{f"neurodyn/{name.replace('@', '.')}-v0": name for name in names}}
 
 

@@ -249,7 +249,7 @@ class _Transitions:
 def _transitions(mixture: Mixture, coordinates: Coordinates) -> list[_Transitions]:
     """Return training frames of each store, an even sample if there are many."""
     most = SAMPLE if mixture.header.contact_points is None else _THIN_SAMPLE
-    parts = zip(mixture.stores, mixture.sampled(Split.TRAIN, most, following=1), strict=True)
+    parts = zip(mixture.stores, mixture.sample_rows(Split.TRAIN, most, following=1), strict=True)
     return [_transitions_of(store, starts, coordinates) for store, starts in parts]
 
 

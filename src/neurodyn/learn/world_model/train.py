@@ -165,7 +165,7 @@ def event_weights(model: WorldModel, data: Store | Mixture, settings: WorldSetti
 def _transitions(model: WorldModel, mixture: Mixture) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """Return states, controls, next states, and parameters if there are any, of an even sample of training frames."""
     parts: list[list[Tensor]] = [[], [], [], []]
-    for store, starts in zip(mixture.stores, mixture.sampled(Split.TRAIN, _SAMPLE, following=1), strict=True):
+    for store, starts in zip(mixture.stores, mixture.sample_rows(Split.TRAIN, _SAMPLE, following=1), strict=True):
         rows = take(store.frames, starts, 2)
         for part, at in ((parts[0], rows[:, 0]), (parts[2], rows[:, 1])):
             part.append(

@@ -90,7 +90,7 @@ class WorldModelLoss:
         """Return the losses over the frames that are predicted; `grows` is whether from predictions."""
         model, unit = self.model, self.model.scale / self.change
         error = (forecasts.states - states[:, :, frames]) / model.scale
-        log_std = model.bounded(forecasts.log_std, grows=grows)
+        log_std = model.bound_log_std(forecasts.log_std, grows=grows)
         if self.phase.loss == "absolute":
             values = (error * unit).abs() + negative_log_likelihood(error.detach(), log_std, 0.0)
         else:

@@ -126,7 +126,7 @@ def _frame(contacts: Contacts, attached: AttachedMotion, equality: Equality, end
     name, pose = getattr(equality, end), getattr(equality, f"{end}_frame")
     point = array([contacts.scope(f"{EQUALITY}{equality.name}.{end}.{axis}") for axis in "xyz"])
     at = attached.point(name, point)
-    return at, attached.rotated(at.link, array(quaternion_matrix(pose[3:])))
+    return at, attached.rotation_of(at.link, array(quaternion_matrix(pose[3:])))
 
 
 def _frame_rows(contacts: Contacts, equality: Equality, weights: InverseWeights) -> ConstraintRows:

@@ -148,4 +148,4 @@ class InverseWeights:
     def _inverse_weight(self, row: list[Any]) -> Any:
         """Return J M^-1 J^T of one row."""
         half = self._inertia.halfway(row)
-        return sum((y * x for y, x in zip(half, self._inertia.weighted(half), strict=True)), start=0.0)
+        return sum((y * x for y, x in zip(half, self._inertia.weight(half), strict=True)), start=0.0)

@@ -50,7 +50,7 @@ def add_solution(structure: ConstraintStructure, nodes: OnnxNodes, given: str) -
     results = nodes.repeat(
         _ITERATIONS, start, problem.iteration, lambda inner, x: inner("Greater", _greatest(inner, x[1]), _zero(inner))
     )
-    return nodes.shaped(results[0], -1, problem.nv), problem.nv
+    return nodes.reshape(results[0], -1, problem.nv), problem.nv
 
 
 def _zero(nodes: OnnxNodes) -> str:
@@ -69,7 +69,7 @@ class _OnnxProblem:
         self.nv, self._nodes, self._structure = at.nv, nodes, structure
         self._tiny = 1e-20 if nodes.dtype == np.float64 else 1e-12
         self._mass = self._mass_matrix(at, given)
-        self.free = nodes.shaped(nodes.part(given, at.free, at.velocity), -1, at.nv, 1)
+        self.free = nodes.reshape(nodes.part(given, at.free, at.velocity), -1, at.nv, 1)
         self._pushes = self._pushing(at, given)
         self._others: list[tuple[str, str, str, str | None, RowKind | None]] = []
         if structure.frictions:
@@ -83,13 +83,13 @@ class _OnnxProblem:
     def _inputs(self, given: str, first: int, last: int, width: int) -> list[str]:
         """Return the columns of the inputs of joints, shape [worlds, joints, 1] each."""
         nodes = self._nodes
-        rows = nodes.shaped(nodes.part(given, first, last), -1, (last - first) // width, width)
+        rows = nodes.reshape(nodes.part(given, first, last), -1, (last - first) // width, width)
         return [nodes.part(rows, i, i + 1, 2) for i in range(width)]
 
     def _group(self, given: str, group: RowGroup, first: int) -> tuple[str, str, str, str | None]:
         """Return rows, D, residuals without acceleration, and any trailing inputs of a group."""
         nodes, n = self._nodes, len(group.dofs)
-        inputs = nodes.shaped(nodes.part(given, first, first + group.rows * group.width), -1, group.rows, group.width)
+        inputs = nodes.reshape(nodes.part(given, first, first + group.rows * group.width), -1, group.rows, group.width)
         rows = nodes("MatMul", nodes.part(inputs, 0, n, 2), nodes.reals(_one_hot(group.dofs, self.nv)))
         weight, rest = (nodes.part(inputs, i, i + 1, 2) for i in (n, n + 1))
         return rows, weight, rest, None if group.kind == "equality" else nodes.part(inputs, n + 2, n + 3, 2)
@@ -101,7 +101,7 @@ class _OnnxProblem:
             place[i, j] = place[j, i] = number
             there[i, j] = there[j, i] = 1.0
         entries = nodes("Gather", given, nodes.integers(place.ravel()), axis=1)
-        return nodes("Mul", nodes.shaped(entries, -1, nv, nv), nodes.reals(there))
+        return nodes("Mul", nodes.reshape(entries, -1, nv, nv), nodes.reals(there))
 
     def _pushing(self, at: ConstraintLayout, given: str) -> tuple[str, str, str, None, RowKind] | None:
         """Return the one-sided rows, their residuals without acceleration, and their D; None without rows."""
@@ -125,8 +125,8 @@ class _OnnxProblem:
     def _edges(self, at: ConstraintLayout, given: str) -> tuple[str, str, str]:
         """Return rows, residuals and D of the edges of all friction pyramids."""
         nodes, nv, count = self._nodes, at.nv, at.points
-        points = nodes.shaped(nodes.part(given, at.first_point, at.first_limit), -1, count, PER_POINT)
-        columns = nodes.shaped(nodes.part(given, at.columns, at.damping), -1, 1, nv, 6)
+        points = nodes.reshape(nodes.part(given, at.first_point, at.first_limit), -1, count, PER_POINT)
+        columns = nodes.reshape(nodes.part(given, at.columns, at.damping), -1, 1, nv, 6)
         place = nodes("Unsqueeze", nodes.part(points, 0, 3, 2), nodes.integers([2]))
         turned = self._cross(nodes.part(columns, 0, 3, 3), place)
         motion = nodes("Add", nodes.part(columns, 3, 6, 3), turned)
@@ -140,9 +140,9 @@ class _OnnxProblem:
         for row, chain in enumerate(moved):
             mask[row, list(chain)] = 1.0
         along = nodes("MatMul", nodes("Mul", motion, nodes.reals(mask)), nodes("MatMul", frame, edges))
-        rows = nodes.shaped(nodes("Transpose", along, perm=[0, 1, 3, 2]), -1, 4 * count, nv)
-        velocity = nodes.shaped(nodes.part(given, at.velocity, at.columns), -1, nv, 1)
-        damping = nodes.shaped(nodes.part(given, at.damping, at.first_point), -1, 1, 1)
+        rows = nodes.reshape(nodes("Transpose", along, perm=[0, 1, 3, 2]), -1, 4 * count, nv)
+        velocity = nodes.reshape(nodes.part(given, at.velocity, at.columns), -1, nv, 1)
+        damping = nodes.reshape(nodes.part(given, at.damping, at.first_point), -1, 1, 1)
         reference, weight = (self._four(nodes.part(points, i, i + 1, 2), count) for i in (11, 10))
         rest = nodes("Add", nodes("Mul", damping, nodes("MatMul", rows, velocity)), reference)
         touches = nodes("Greater", self._four(nodes.part(points, 9, 10, 2), count), _zero(nodes))
@@ -150,7 +150,7 @@ class _OnnxProblem:
 
     def _four(self, value: str, count: int) -> str:
         """Repeat a number of each point for its four edges."""
-        return self._nodes.shaped(self._nodes("Tile", value, self._nodes.integers([1, 1, 4])), -1, 4 * count, 1)
+        return self._nodes.reshape(self._nodes("Tile", value, self._nodes.integers([1, 1, 4])), -1, 4 * count, 1)
 
     def _cross(self, a: str, b: str) -> str:
         """Return cross products over the last axis."""

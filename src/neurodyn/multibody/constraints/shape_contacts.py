@@ -20,7 +20,7 @@ from neurodyn.multibody.contacts.hull_corners import HullOnPlane, lowest_corners
 from neurodyn.multibody.contacts.shape_pairs import Collider, PlacedShape, Touch
 from neurodyn.multibody.mass_matrix import TreeInertia
 from neurodyn.multibody.points import PointContact
-from neurodyn.multibody.trace import Expression, Graph, mapped, maximum, safe_sqrt
+from neurodyn.multibody.trace import Expression, Graph, map_in_loop, maximum, safe_sqrt
 from neurodyn.multibody.vectors import IDENTITY, Vector, array, dot
 
 _LEAST_FRICTION = 1e-5  # MuJoCo's lower bound of coefficients of friction
@@ -138,7 +138,7 @@ class SurfaceContacts:
             of_group.append(places[key])
             ends = [self._end(link, shape) for link, shape in zip(links, (one.first, one.second), strict=True)]
             at = [blocks.index(end, lambda end=end: self._block(*end)) for end in ends]
-            at.append(blocks.index(one.surface, lambda own=self._numbers_of(one.surface): numbers.varied(own)))
+            at.append(blocks.index(one.surface, lambda own=self._numbers_of(one.surface): numbers.varying(own)))
             radii = one.first.bounding_radius + one.second.bounding_radius
             items.append((at, [radii, *_numbers(one.first), *_numbers(one.second)]))
         graph = next(x.graph for x in self._contacts.qd if isinstance(x, Expression))
@@ -148,7 +148,7 @@ class SurfaceContacts:
 
         def row(shared: list[Any], of_item: list[list[Any]], item: list[Any]) -> Sequence[Any]:
             first, second, own = of_item
-            given = numbers.named(shared, own)
+            given = numbers.by_name(shared, own)
             compliance, margin = compliance_of(given.__getitem__, "solref", "solimp", dt), given["margin"]
             weight = (first[12] + second[12]) * given["edge"]
             made: list[Any] = []
@@ -162,14 +162,14 @@ class SurfaceContacts:
         def near(shared: list[Any], of_item: list[list[Any]], item: list[Any]) -> Any:
             """Return a number above 0 where spheres around the shapes touch."""
             first, second, own = of_item
-            reach = item[0] + numbers.named(shared, own)["margin"]
+            reach = item[0] + numbers.by_name(shared, own)["margin"]
             apart = _point(second, item[16:19]) - _point(first, item[1:4])
             if plane:
                 return reach - dot(array(first[:9]).reshape(3, 3)[:, 2], apart)
             return reach - safe_sqrt(dot(apart, apart))
 
         name = f"contacts: {' and '.join(kinds)}"
-        results = mapped(graph, name, row, numbers.common, blocks.all, items, near)
+        results = map_in_loop(graph, name, row, numbers.common, blocks.all, items, near)
         for number, made in zip(of_group, results, strict=True):
             groups[number].contacts += [made[_SLOT * k : _SLOT * (k + 1)] for k in range(slots)]
         return groups
@@ -276,7 +276,7 @@ class SurfaceContacts:
         if link < 0:
             return [*IDENTITY.flat, *(-1.0 * self._contacts.poses[0].origin)]
         tree, pose = self._contacts.tree, self._contacts.poses[link]
-        rotation = pose.rotation @ array([tree.rotated_to_link(link, axis) for axis in IDENTITY]).T
+        rotation = pose.rotation @ array([tree.rotate_to_link(link, axis) for axis in IDENTITY]).T
         return [
             *rotation.flat,
             *(self._inertia.from_first(link) + pose.rotation @ tree.in_link_frame(link, array([0.0] * 3))),
@@ -312,10 +312,10 @@ class _SurfaceNumbers:
         self._same = {what: all(_equal(first[what], one[what]) for one in surfaces) for what in first}
         self.common = [value for what, value in first.items() if self._same[what]]
 
-    def varied(self, surface: dict[str, Any]) -> list[Any]:
+    def varying(self, surface: dict[str, Any]) -> list[Any]:
         return [value for what, value in surface.items() if not self._same[what]]
 
-    def named(self, common: Sequence[Any], own: Sequence[Any]) -> dict[str, Any]:
+    def by_name(self, common: Sequence[Any], own: Sequence[Any]) -> dict[str, Any]:
         """Return the numbers by name from the common values and those of a block."""
         either = {True: iter(common), False: iter(own)}
         return {what: next(either[same]) for what, same in self._same.items()}

@@ -22,7 +22,7 @@ from neurodyn.multibody.passive import damping_slope, free_armature
 from neurodyn.multibody.points import PointContact
 from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons.lengths import added_inertia
-from neurodyn.multibody.trace import Expression, apply_loop, mapped, maximum, minimum, safe_sqrt, select_less
+from neurodyn.multibody.trace import Expression, apply_loop, map_in_loop, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
 from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
 
@@ -68,7 +68,7 @@ def prism_rows(
     graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
     held = [((number,), contacts.prism_contacts[NUMBERS * i : NUMBERS * (i + 1)]) for i, number in enumerate(items)]
     shared = [contacts.scope(f"contact.{name}") for name in common]
-    rows = mapped(graph, "prism contacts", row, shared, blocks, held)
+    rows = map_in_loop(graph, "prism contacts", row, shared, blocks, held)
     return list(zip(links, rows, strict=True))
 
 

@@ -127,7 +127,7 @@ class _ConstraintWriter:
                 f"if ({self._may_push()}) {{",
                 f"if (warm) for (int i = 0; i < {self.nv}; ++i) a[i] = last[i] + change[i];" if self._row else "",
                 "real live = (real)1, scale = (real)0; const real least = (real)(sizeof(number) == 8 ? 1e-20 : 1e-12);",
-                self._begun(free=not self._row),
+                self._begin(free=not self._row),
                 f"for (int iteration = 0; iteration < {_ITERATIONS}; ++iteration) {{",
                 self._gradient(),
                 f"if (iteration == 0{' && !warm' if self._row else ''}) if (!ANY(pushed > (real)0)) break;",
@@ -239,7 +239,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
     def _cone(self, y: tuple[str, str, str], *, stiffness: bool = True) -> str:
         return cone_source(self.structure.cone, self.structure.impratio, y, stiffness=stiffness)
 
-    def _begun(self, *, free: bool = True) -> str:
+    def _begin(self, *, free: bool = True) -> str:
         """Return code that declares M (a - a_s) as m and fills in the contacts' residuals.
 
         Both are linear in a, and later steps add to them. With `free`, a is a_s and m is 0.
@@ -252,7 +252,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return f"{first}\n{rows}"
 
     def _gradient(self) -> str:
-        """Return code that declares H, the gradient g, and `pushed` (above 0: a row acts); see `_begun`."""
+        """Return code that declares H, the gradient g, and `pushed` (above 0: a row acts); see `_begin`."""
         lines = [f"real pushed = (real)0; real g[{self.nv}]; real H[{self._width}];"]
         lines += [f"for (int i = 0; i < {self.nv}; ++i) g[i] = m[i];", self._from_mass_matrix()]
         lines += [
@@ -483,7 +483,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         dofs = range(self.nv)
         lines = [f"real a[{self.nv}]; real b[{self.nv}];", *(f"a[{i}] = out[{i}]; b[{i}] = seed[{i}];" for i in dofs)]
         lines += [self._contacts(), *self._row_tables(), f"bool pushes = false; if ({self._may_push()}) {{"]
-        lines += [self._begun(free=False), self._gradient(), "if (ANY(pushed > (real)0)) {", "pushes = true;"]
+        lines += [self._begin(free=False), self._gradient(), "if (ANY(pushed > (real)0)) {", "pushes = true;"]
         lines += [
             self._seed(),
             *filter(None, [self._cones.seed()]),

@@ -175,8 +175,8 @@ def _wrench(support: Support, index: int, links: Kinematics, scope: Scope) -> tu
     acted = [scope.define(f"{name}.force.{axis}", value) for axis, value in zip("xy", body[:2], strict=True)]
     about = links.to_body(index, array([0.0, 0.0, -1.0 * most * moment]))
     turning = array([0.0, 0.0, scope.define(f"{name}.moment", about[2])])
-    force = tree.rotated_to_link(index, array([*acted, 0.0]))
-    return cross(pose.rotation.T @ centre, force) + tree.rotated_to_link(index, turning), force
+    force = tree.rotate_to_link(index, array([*acted, 0.0]))
+    return cross(pose.rotation.T @ centre, force) + tree.rotate_to_link(index, turning), force
 
 
 def _shares(support: Support, places: np.ndarray, scope: Scope) -> list[Any]:

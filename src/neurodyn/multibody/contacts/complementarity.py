@@ -63,7 +63,7 @@ class ContactRows:
     def matrix(self, cfm: Sequence[Any]) -> list[list[Any]]:
         r"""Return $J M^{-1} J^T + R$ from R of each point; only entries [i][j] with j <= i are filled in."""
         each = [value for value, count in zip(cfm, self.tangents, strict=True) for _ in range(1 + count)]
-        weighted = [self.inertia.weighted(y) for y in self.half]
+        weighted = [self.inertia.weight(y) for y in self.half]
         matrix = [[_sum_of_products(y, other) for other in weighted[: i + 1]] for i, y in enumerate(self.half)]
         for i, row in enumerate(matrix):
             row[i] = row[i] + each[i]

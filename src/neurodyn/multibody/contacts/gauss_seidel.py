@@ -36,7 +36,7 @@ def sweeps_loop(kind: Sweeps) -> Loop:
         outputs=writer.rows,
         saved=writer.rows * (kind.count if kind.adjoint == "taped" else 1),
         forward=writer.forward(),
-        adjoint=writer.taped() if kind.adjoint == "taped" else writer.implicit(),
+        adjoint=writer.write_adjoint() if kind.adjoint == "taped" else writer.implicit(),
     )
 
 
@@ -66,7 +66,7 @@ class _SweepsWriter:
             lines += [f"saved[{i}] = y{i};" for i in range(self.rows)]
         return "\n".join([*lines, *(f"out[{i}] = x{i};" for i in range(self.rows))])
 
-    def taped(self) -> str:
+    def write_adjoint(self) -> str:
         """Return the adjoint of all sweeps; x are impulses after a sweep, w before it."""
         lines = [self._touching(), *(f"real a{i} = seed[{i}];" for i in range(self.rows))]
         lines += [f"if ({self._any()}) {{", *(f"real x{i} = out[{i}];" for i in range(self.rows))]

@@ -41,12 +41,12 @@ def contact_layout(mechanism: Mechanism, *, rigid: bool = False) -> ContactPoint
     com = mechanism.links[0].com if mechanism.floating else (0.0, 0.0, 0.0)
     joints, points = mechanism.joints, mechanism.points
     seen = len(joints) - (mechanism.hidden or 0 if rigid else 0)
-    points = tuple(_carried_by_parent(one, joints[one.joint]) if one.joint >= seen else one for one in points)
+    points = tuple(_move_to_parent(one, joints[one.joint]) if one.joint >= seen else one for one in points)
     coms = {link.joint.name: link.com for link in mechanism.links[1:] if link.joint.kind == "free"}
     return ContactPointLayout(joints=joints[:seen], contact_points=points, base_com=com, coms=coms or UNSET)
 
 
-def _carried_by_parent(point: ContactPoint, joint: ChainJoint) -> ContactPoint:
+def _move_to_parent(point: ContactPoint, joint: ChainJoint) -> ContactPoint:
     """Return a point of a hidden joint's link in the body frame of the parent."""
     x, y, z = (a + b - c for a, b, c in zip(point.point, joint.parent_frame[:3], joint.child_frame[:3], strict=True))
     return msgspec.structs.replace(point, joint=joint.parent, point=(x, y, z))

@@ -103,7 +103,7 @@ def _tendons(factors: Mapping[str, float], motion: DrivenMotion) -> Transmission
 def _wrench(thruster: BodyWrench, motion: DrivenMotion) -> Transmission:
     tree = motion.links.tree
     link = tree.index_of[thruster.link]
-    force, moment = (tree.rotated_to_link(link, array(part)) for part in (thruster.force, thruster.moment))
+    force, moment = (tree.rotate_to_link(link, array(part)) for part in (thruster.force, thruster.moment))
     arm = tree.in_link_frame(link, array(thruster.point))
     at, rotation = motion.attached.point(thruster.link, array(thruster.point)), motion.links.poses[link].rotation
     row = _row(motion, at, rotation @ force, rotation @ moment)
@@ -136,7 +136,7 @@ def _between(frames: FrameOffset, motion: DrivenMotion) -> Transmission:
     attached, length, ends = motion.attached, 0.0, []
     for name, frame in ((frames.link, frames.frame), (frames.reference, frames.reference_frame)):
         at = attached.point(name, array(frame[:3]))
-        ends.append((at, attached.rotated(at.link, array(quaternion_matrix(frame[3:])))))
+        ends.append((at, attached.rotation_of(at.link, array(quaternion_matrix(frame[3:])))))
     (first, rotation), (second, second_rotation) = ends
     if any(frames.along):
         length = length + dot(second_rotation.T @ (first.position - second.position), array(frames.along))

@@ -150,7 +150,7 @@ def drive_torque(
         return DriveForce(torque, damping)
     implicit = drive.encoder == "motor" and law.damping is not None and drive.updates is UNSET
     resisting = number("gain") * law.damping(number, command, q, qd) if implicit and law.damping is not None else 0.0
-    return DriveForce(motor.moved(torque, step, resisting))
+    return DriveForce(motor.move(torque, step, resisting))
 
 
 def _lagged(value: Any, name: str, number: Number, memory: StepMemory, step: float) -> Any:
@@ -256,7 +256,7 @@ class _Motor:
             self.q = memory.recall(f"{name} motor position", joint.q)
             self.qd = memory.recall(f"{name} motor velocity", joint.qd)
 
-    def moved(self, torque: Any, step: float, resisting: Any = 0.0) -> Any:
+    def move(self, torque: Any, step: float, resisting: Any = 0.0) -> Any:
         """Integrate the motor under a torque, with damping implicit in the step; return the spring's torque."""
         number, joint = self._number, self._joint
         inertia, stiffness, damping = number("rotor_inertia"), number("stiffness"), number("elastic_damping")

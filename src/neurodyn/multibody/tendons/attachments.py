@@ -39,12 +39,12 @@ class AttachedMotion:
         arm = self.links.arm(index, position)
         return AttachedPoint(index, self.links.poses[index].origin + arm, arm)
 
-    def rotated(self, link: int, rotation: Matrix) -> Matrix:
+    def rotation_of(self, link: int, rotation: Matrix) -> Matrix:
         """Return the rotation to the world of a frame given by its rotation in a link's body frame, or in the world."""
         if link < 0:
             return rotation
         tree = self.links.tree
-        own = [tree.rotated_to_link(link, axis) for axis in rotation.T]
+        own = [tree.rotate_to_link(link, axis) for axis in rotation.T]
         return self.links.poses[link].rotation @ array(own).T
 
     def direction(self, at: AttachedPoint, own: Vector) -> Vector:
@@ -97,4 +97,4 @@ class AttachedMotion:
     @cached_property
     def _carried(self) -> list[tuple[Vector, Vector]]:
         rates = [self._qdd.get(dof, 0.0) for dof in range(len(self._qd))]
-        return self.links.tree.carried(self.links.motions, rates)
+        return self.links.tree.spatial_accelerations(self.links.motions, rates)

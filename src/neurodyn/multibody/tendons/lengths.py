@@ -129,7 +129,7 @@ def _wrap(
     centre = attached.point(obstacle.link, array(pose[:3]))
     frame = None
     if obstacle.kind == "cylinder":
-        frame = attached.rotated(centre.link, array(quaternion_matrix(pose[3:])))
+        frame = attached.rotation_of(centre.link, array(quaternion_matrix(pose[3:])))
     side = None
     if obstacle.side is not UNSET:
         side = attached.point(obstacle.side.link, array(obstacle.side.point)).position - centre.position

@@ -21,9 +21,9 @@ from neurodyn.multibody.trace.expression import (
     tanh,
 )
 from neurodyn.multibody.trace.reverse import pull_back
-from neurodyn.multibody.trace.source import mapped
+from neurodyn.multibody.trace.source import map_in_loop
 
 __all__ = [
-    "Expression", "Graph", "Loop", "Scalar", "absolute", "apply_loop", "arctan2", "cos", "exp", "log", "mapped",
+    "Expression", "Graph", "Loop", "Scalar", "absolute", "apply_loop", "arctan2", "cos", "exp", "log", "map_in_loop",
     "maximum", "minimum", "pull_back", "safe_sqrt", "select_less", "sin", "softplus", "tanh",
 ]  # fmt: skip

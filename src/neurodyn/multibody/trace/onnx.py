@@ -68,7 +68,7 @@ class OnnxNodes:
             self._constants.append(numpy_helper.from_array(values, self._known[key]))
         return self._known[key]
 
-    def shaped(self, value: str, *shape: int) -> str:
+    def reshape(self, value: str, *shape: int) -> str:
         """Reshape a value; -1 stands for the remaining axis."""
         return self("Reshape", value, self.integers(shape))
 
@@ -151,11 +151,11 @@ def frame_graph(frame: ConstantFrame, nq: int, *, dtype: np.dtype | type = np.fl
     if sizes.weights:
         raise ValueError("a step with weights has no ONNX graph")
     graph, nodes = Graph(), OnnxNodes(dtype, "ahead/")
-    after = frame.traced(graph)
+    after = frame.trace(graph)
     controls = _split(nodes, "control", sizes.control)
 
     def once(inner: OnnxNodes, given: list[str]) -> list[str]:
-        return [_OnnxFrameWriter(inner, graph, _split(inner, given[0], sizes.state), controls).joined(after)]
+        return [_OnnxFrameWriter(inner, graph, _split(inner, given[0], sizes.state), controls).concatenate(after)]
 
     state = nodes.repeat(frame.substeps, [nodes("Concat", "q", "qd", axis=1)], once)[0]
     widths = {"q": nq, "qd": sizes.state - nq, "control": sizes.control}
@@ -178,7 +178,7 @@ class _OnnxFrameWriter:
         self._loops: dict[int, list[str]] = {}
         self._zeros = nodes("Expand", nodes.reals([[0.0]]), nodes("Shape", state[0]))
 
-    def joined(self, indices: Sequence[int]) -> str:
+    def concatenate(self, indices: Sequence[int]) -> str:
         """Return these nodes concatenated as columns, shape [worlds, nodes]."""
         for index in live_nodes(self._graph, indices):
             if self._graph.nodes[index][0] != "loop":

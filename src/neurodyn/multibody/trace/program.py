@@ -259,7 +259,7 @@ class TracedProgram(OperatorHandle):
         """Return the states at the frames, shape [worlds, frames + 1, state], without gradients."""
         return self._forward(run, state, None)
 
-    def bound(self, run: "ProgramRun", state: Tensor) -> tuple[Tensor, Any]:
+    def bind(self, run: "ProgramRun", state: Tensor) -> tuple[Tensor, Any]:
         """Return the states at the frames and the recorded launch that recomputes them in place.
 
         The launch reads and writes the memory of these tensors, which the caller keeps alive. All are contiguous, also

@@ -65,7 +65,7 @@ class ConstantFrame:
     held: tuple[float, ...] = ()
     parameters: tuple[float, ...] = ()
 
-    def traced(self, graph: Graph) -> list[int]:
+    def trace(self, graph: Graph) -> list[int]:
         """Trace the step, from elements of the inputs x and u, and return the nodes of the state after it."""
         inputs = ProgramInputs(
             graph, graph.inputs("x", self.sizes.state), graph.inputs("u", self.sizes.control),

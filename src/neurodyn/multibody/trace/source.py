@@ -52,7 +52,7 @@ def statements(
     runs = _Runs(graph, fresh, kept or {})
     named = runs.named | {index for _, index in targets} | set(after or {})
     early = _EarlyInputs(graph, fresh, runs, [index for _, index in targets], single) if in_rows else None
-    lines = early.declared() if early else []
+    lines = early.declarations() if early else []
     if hoisted is not None:
         hoisted += lines
         lines = []
@@ -60,7 +60,7 @@ def statements(
         if graph.nodes[index][0] != "result" or index in named:
             ready = (kept or {}).get(index)
             if early and graph.nodes[index][0] == "loop":
-                lines += early.gated(index)
+                lines += early.gate_code(index)
             text = _declaration(graph, index, arrays, single, ready, runs, early is not None)
             if early:
                 early.put(index, text, lines)
@@ -115,16 +115,16 @@ class _Runs:
             if graph.nodes[index][0] not in ("loop", "reverse"):
                 self.named.update(graph.arguments(index))
                 continue
-            given, runs = self._given(index), self._runs(index)
+            given, runs = self._inputs_of(index), self._runs(index)
             self.named.update(set(given).difference(*(given[start:end] for start, end in runs)))
 
-    def _given(self, index: int) -> Sequence[int]:
+    def _inputs_of(self, index: int) -> Sequence[int]:
         """Return the input nodes of a loop or its reverse."""
         return self._graph.nodes[index][2 if self._graph.nodes[index][0] == "loop" else 3 :]
 
     def _runs(self, index: int) -> list[tuple[int, int]]:
         """Return first index and last index + 1 of each run among the inputs of a loop."""
-        given, runs, start = self._given(index), [], 0
+        given, runs, start = self._inputs_of(index), [], 0
         while start < len(given):
             end = start + 1
             while end < len(given) and self._follows(given[end - 1], given[end]):
@@ -140,9 +140,9 @@ class _Runs:
             return False
         return a[1] in self._ready and one in self._fresh and other in self._fresh
 
-    def copied(self, index: int, array: str) -> tuple[list[str], set[int]]:
+    def copy_code(self, index: int, array: str) -> tuple[list[str], set[int]]:
         """Return code that copies the runs among the inputs of a loop or its reverse to an array, and the indices."""
-        given, nodes = self._given(index), self._graph.nodes
+        given, nodes = self._inputs_of(index), self._graph.nodes
         lines: list[str] = []
         places: set[int] = set()
         for start, end in self._runs(index):
@@ -152,10 +152,10 @@ class _Runs:
             places.update(range(start, end))
         return lines, places
 
-    def filled(self, index: int, array: str, single: bool) -> str:
+    def fill_code(self, index: int, array: str, single: bool) -> str:
         """Return code that declares an array with the inputs of a loop or its reverse."""
-        given, nodes = self._given(index), self._graph.nodes
-        runs, copied = self.copied(index, array)
+        given, nodes = self._inputs_of(index), self._graph.nodes
+        runs, copied = self.copy_code(index, array)
         if not runs:
             names = ", ".join(_name(self._graph, i, single) for i in given)
             return f"const real {array}[{max(len(given), 1)}] = {{{names or '0'}}};"
@@ -184,16 +184,16 @@ class _EarlyInputs:
         self._fixed: list[str] = []
         self._writes: dict[int, list[str]] = {}
         for loop in self._loops:
-            whole = runs.copied(loop, "")[1]
+            whole = runs.copy_code(loop, "")[1]
             for k, index in enumerate(graph.nodes[loop][2:]):
                 if k not in whole:
                     text = f"in_{loop}[{k}] = {_name(graph, index, single)};"
                     fixed = graph.nodes[index][0] == "constant"
                     (self._fixed if fixed else self._writes.setdefault(index, [])).append(text)
         self._gates: dict[int, dict[int, list[str]]] = {i: {} for i in self._loops}
-        self._behind = self._found(fresh, targets)
+        self._behind = self._find(fresh, targets)
 
-    def _found(self, fresh: Sequence[int], targets: Collection[int]) -> dict[int, tuple[int, int]]:
+    def _find(self, fresh: Sequence[int], targets: Collection[int]) -> dict[int, tuple[int, int]]:
         """Return, for each node that is only used behind one gate, the loop and that gate."""
         users: dict[int, set[tuple[int, int] | None]] = {index: {None} for index in targets}
         places: dict[int, tuple[int, int]] = {}
@@ -213,7 +213,7 @@ class _EarlyInputs:
                 users.setdefault(argument, set()).add(places.get(index))
         return places
 
-    def declared(self) -> list[str]:
+    def declarations(self) -> list[str]:
         """Return code that declares the arrays, with the constants in them."""
         return [*(f"real in_{i}[{max(len(self._graph.nodes[i]) - 2, 1)}];" for i in self._loops), *self._fixed]
 
@@ -226,9 +226,9 @@ class _EarlyInputs:
         else:
             lines.extend(texts)
 
-    def gated(self, loop: int) -> list[str]:
+    def gate_code(self, loop: int) -> list[str]:
         """Return the code that must precede a loop: values behind its gates, and runs of results of other loops."""
-        lines = self._runs.copied(loop, f"in_{loop}")[0]
+        lines = self._runs.copy_code(loop, f"in_{loop}")[0]
         for gate, texts in self._gates[loop].items():
             lines += [f"if (in_{loop}[{gate}] > (real)0) {{", *texts, "}"]
         return lines
@@ -249,9 +249,9 @@ def _declaration(
     if kind == "input":
         return f"{left} {arrays[rest[0]].format(rest[1])};"
     if kind == "loop":
-        return _loop(index, rest[0], "" if early else runs.filled(index, f"in_{index}", single), ready)
+        return _loop(index, rest[0], "" if early else runs.fill_code(index, f"in_{index}", single), ready)
     if kind == "reverse":
-        return _reverse(index, rest[0], rest[1], runs.filled(index, f"seed_{index}", single))
+        return _reverse(index, rest[0], rest[1], runs.fill_code(index, f"seed_{index}", single))
     if kind == "result":
         element = f"{_results(graph, rest[0])}[{rest[1]}]"
         return f"{left} {f'FIRST({element})' if single else element};"
@@ -303,7 +303,7 @@ def _first(_: list[Scalar], __: list[list[Expression]], item: list[Scalar]) -> S
     return item[0]
 
 
-def mapped(
+def map_in_loop(
     graph: Graph, name: str, body: Body, common: Sequence[Scalar], blocks: Sequence[Sequence[Scalar]],
     items: Sequence[tuple[Sequence[int], Sequence[Scalar]]], gate: Gate = _first,
 ) -> list[list[Expression]]:  # fmt: skip

@@ -27,7 +27,7 @@ from torch import Tensor
 from neurodyn.control.resolve import ANALYTIC, TASK, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, robot_file, robot_in_loop
-from neurodyn.control.robot.sensed import FORCE, STREAMS, unscored
+from neurodyn.control.robot.sensed import FORCE, STREAMS, why_not_scored
 from neurodyn.control.starts import plausible_starts
 from neurodyn.control.task_frames import FrameEnd, MeasurementNoise, TaskFrames, WorldsState, add_noise, require_fit
 from neurodyn.core.artifacts import require_writable
@@ -90,7 +90,7 @@ class LogSummary:
         returns: Mean return of each behaviour's episodes, with noise.
         outcomes: Outcomes of each behaviour's episodes, with noise.
         cpu_seconds: CPU time of the recording [s].
-        unscored: Why episodes have no return, in words; "" if they have one.
+        why_not_scored: Why episodes have no return, in words; "" if they have one.
     """
 
     path: str
@@ -101,7 +101,7 @@ class LogSummary:
     returns: dict[str, float]
     outcomes: dict[str, "EpisodeOutcomes"]
     cpu_seconds: float
-    unscored: str = ""
+    why_not_scored: str = ""
 
 
 def row_layout(task: Task) -> RowLayout:
@@ -272,7 +272,7 @@ def record_log(
         returns={name: float(outcome.returns.mean()) for name, outcome in outcomes.items()},
         outcomes=outcomes,
         cpu_seconds=time.process_time() - begin,
-        unscored=unscored(task) if bool(every.returns.isnan().any()) else "",
+        why_not_scored=why_not_scored(task) if bool(every.returns.isnan().any()) else "",
     )
 
 

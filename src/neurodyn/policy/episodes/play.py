@@ -10,7 +10,7 @@ import torch
 from neurodyn.control.commands import Commands, CommandTally
 from neurodyn.control.resolve import ANALYTIC, ResolvedDynamics, open_dynamics
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, log_file, robot_in_loop
-from neurodyn.control.robot.sensed import unscored
+from neurodyn.control.robot.sensed import why_not_scored
 from neurodyn.control.starts import OneStart, Starts, home_ground, task_ground
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError
@@ -68,7 +68,7 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
         with stage(0.0, 1.0 if alone else 0.5, dynamics):
             shown = paths(first, 2 if alone else 1)
     if second_dynamics is not None:
-        if start is not None and second_dynamics.drawn_by(task):
+        if start is not None and second_dynamics.is_drawn_by(task):
             second_dynamics = StartedAt(second_dynamics.name, second_dynamics.dynamics, start=start)
         with stage(0.5, 1.0, second_dynamics.name):
             shown += paths(second_dynamics)
@@ -95,7 +95,7 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
             for label, path in zip(labels, shown, strict=True)
             for text in (
                 *((path.score,) if path.score else ()),
-                *(one.said(name) for name, one in path.commands.items()),
+                *(one.in_words(name) for name, one in path.commands.items()),
             )
         ),
     )
@@ -167,7 +167,7 @@ def _robot_path(task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynam
                 )
                 break
         states += [states[-1]] * (most + 1 - len(states))
-        said = unscored(task) if math.isnan(earned) else f"return {earned:.4g}"
+        said = why_not_scored(task) if math.isnan(earned) else f"return {earned:.4g}"
         return _Path(Trajectory.of_states(states), ended, commands.figures(), said, sensed)
 
     robot_dynamics.dynamics.rehearse(lambda: run(REHEARSED))

@@ -109,7 +109,11 @@ class PolicyLearner(Learner):
         training_dynamics = self._training_dynamics = replace(training_dynamics, dynamics=self._robots.dynamics)
         # Dynamics of evaluations: from the task's starts if some of the training episodes use them.
         self._evaluation_dynamics = training_dynamics
-        if settings.task_share is not None and training_dynamics.log is not None and training_dynamics.drawn_by(task):
+        if (
+            settings.task_share is not None
+            and training_dynamics.log is not None
+            and training_dynamics.is_drawn_by(task)
+        ):
             self._evaluation_dynamics = replace(training_dynamics, log=None)
             if self._judge is not None and (held_out is not None or self._judging is not None):
                 self._judge = replace(self._judge[0], log=None), self._judge[1]

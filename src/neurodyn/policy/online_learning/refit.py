@@ -380,7 +380,9 @@ class PolicyInModel:
         """Yield the state after each frame beyond the first `lead`."""
         task, frames = self.task, TaskFrames(self.task, dynamics)
         act, drawing = acting(self.policy.to(dynamics.device)), device_generator(windows.q.device, seed)
-        logged = [State.unchecked(q=q, qd=qd) for q, qd in zip(windows.q.unbind(1), windows.qd.unbind(1), strict=True)]
+        logged = [
+            State.make_unchecked(q=q, qd=qd) for q, qd in zip(windows.q.unbind(1), windows.qd.unbind(1), strict=True)
+        ]
         memory = None
         with torch.no_grad():
             for state, after in pairwise(logged[: lead + 1]):

@@ -173,8 +173,8 @@ class RoundInProgress:
                 coordinates=not problem.refit.measured, test=0.0, declared=problem.robot is None,
                 resume=problem.robot is not None,
             )  # fmt: skip
-        if summary.unscored:
-            raise InputError(f"{acting.name}: {summary.unscored}; valid: a robot with an accelerometer")
+        if summary.why_not_scored:
+            raise InputError(f"{acting.name}: {summary.why_not_scored}; valid: a robot with an accelerometer")
         name = acting.name
         return LoggedPolicy(
             path=str(path),
@@ -268,7 +268,7 @@ class ModelOfRound(ResolvedDynamics):
         Raises:
             InputError: No logged episode is as long as the model's warm-up.
         """
-        if self.log is None or self.drawn_by(task):
+        if self.log is None or self.is_drawn_by(task):
             return ResolvedDynamics(self.name, self.dynamics).starts(task, seed)
         return self.starts_in(self._beginnings(self.log), task, seed)
 
@@ -278,7 +278,7 @@ class ModelOfRound(ResolvedDynamics):
         Without that share, a world model whose policy falls would only have starts in the middle of falls.
         """
         assert self.log is not None
-        if self.drawn_by(task):
+        if self.is_drawn_by(task):
             return super().mixed_starts(task, seed, share)
         whole, first = Mixture.of(self.log), self._beginnings(self.log)
         shares = [(1.0 - share) * part for part in whole.shares] + [share * part for part in first.shares]

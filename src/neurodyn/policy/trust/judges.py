@@ -94,7 +94,7 @@ class Promise(Record, frozen=True):
         """Return by which the model believes in the policy more than its judges do."""
         return self.imagined - self.judged
 
-    def said(self) -> list[str]:
+    def in_words(self) -> list[str]:
         """Return the promise in sentences."""
         low, high = self.interval
         share = abs(self.excess) / max(abs(self.judged), 1e-12)

@@ -439,7 +439,7 @@ class PolicyEnvironment(VecEnv):
         end = judge_later(
             self.task,
             Ending(torch.cat([end.failed for end in ends]), torch.cat([end.implausible for end in ends])),
-            Quantities.joined([frame.now for frame in frames]),
+            Quantities.concatenate([frame.now for frame in frames]),
             Memory.concatenate([frame.memory for frame in frames]),
             torch.cat([frame.action for frame in frames]),
         )

@@ -132,10 +132,10 @@ def _mjcf_facts(path: Path, lock: tuple[str, ...]) -> AssetFacts:
     read = read_drives(model, {joint: joint_name(model, joint) for joint in range(model.njnt)})
     notes += [f"actuator {name!r} is left out: {reason}" for name, reason in read.unmodelled.items()]
     at_joints = bool((model.actuator_trntype == int(import_mujoco().mjtTrn.mjTRN_JOINT)).all())
-    own = {} if read.motors and at_joints else read.declared()
+    own = {} if read.motors and at_joints else read.plain()
     efforts = {} if own else _efforts(model, notes)
     joints = _compiled_joints(path, model, {name: (effort, None) for name, effort in efforts.items()})
-    bounds = {name: _bound(read.efforts[name], read.drives[name], joints) for name in own}
+    bounds = {name: _largest_force(read.efforts[name], read.drives[name], joints) for name in own}
     free, why = _base(joints)
     notes += [
         f"held by mocap body {name!r}, which stays where the asset has it: starts far from there are violent"
@@ -162,7 +162,7 @@ def _handles(model: Any) -> list[str]:
     return [model.body(body).name for body in sorted(bodies) if model.body_mocapid[body] >= 0]
 
 
-def _bound(effort: float | None, drive: Drive, joints: tuple[AssetJoint, ...]) -> float:
+def _largest_force(effort: float | None, drive: Drive, joints: tuple[AssetJoint, ...]) -> float:
     """Return the maximum force of an actuator; for a servo without a bound, its stiffness times the joints' range."""
     if effort is not None and math.isfinite(effort) and effort > 0:
         return effort
@@ -227,7 +227,7 @@ def _named_end(model: Any, data: Any) -> AssetEnd | None:
         joint = int(model.body_jntadr[body] + model.body_jntnum[body] - 1)
         if joint_kind(model, joint) not in ("revolute", "prismatic"):
             continue
-        point = _seen_from(data, body, data.site_xpos[site])
+        point = _in_body_frame(data, body, data.site_xpos[site])
         end = AssetEnd(
             f"site {name!r}", joint_name(model, joint), point, "the site with such a name that most joints move"
         )
@@ -267,18 +267,18 @@ def _arm_end(model: Any, data: Any, driven: set[str]) -> AssetEnd | None:
         positions = data.geom_xpos[np.isin(model.geom_bodyid, list(beyond))]
         position = (positions if len(positions) else data.xipos[list(beyond)]).mean(0)
         return AssetEnd(
-            "between its fingers", name, _seen_from(data, last, position), "of an arm whose hand has several"
+            "between its fingers", name, _in_body_frame(data, last, position), "of an arm whose hand has several"
         )
     named = [body for body in own if body != last and _ENDS.search(model.body(body).name)]
     if named:
         ends = {float(np.linalg.norm(data.xpos[body] - data.xpos[last])): body for body in named}
         body = ends[max(ends)]
-        point = _seen_from(data, last, data.xpos[body])
+        point = _in_body_frame(data, last, data.xpos[body])
         return AssetEnd(f"link {model.body(body).name!r}", name, point, "at the end of the arm, by its name")
     positions = [*data.geom_xpos[np.isin(model.geom_bodyid, own)], data.xipos[last]]
     position = max(positions, key=lambda one: float(np.linalg.norm(one - data.xanchor[int(model.body_jntadr[last])])))
     return AssetEnd(
-        f"link {model.body(last).name!r}", name, _seen_from(data, last, position), "the last one of the arm"
+        f"link {model.body(last).name!r}", name, _in_body_frame(data, last, position), "the last one of the arm"
     )
 
 
@@ -294,7 +294,7 @@ def _descends(model: Any, body: int, ancestor: int) -> bool:
     return body == ancestor
 
 
-def _seen_from(data: Any, body: int, position: Any) -> Vector3:
+def _in_body_frame(data: Any, body: int, position: Any) -> Vector3:
     x, y, z = (round(float(part), 6) for part in data.xmat[body].reshape(3, 3).T @ (position - data.xpos[body]))
     return x, y, z
 

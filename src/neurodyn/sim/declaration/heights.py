@@ -46,7 +46,7 @@ def lifting_joints(joints: Sequence[AssetJoint], layout: ContactPointLayout, hel
     for index, (joint, chain) in enumerate(zip(joints, layout.joints, strict=True)):
         vertical = joint.kind == "prismatic" and joint.lower is None and abs(chain.axis[2]) > 0.99
         if vertical and joint.name not in held and not any(name in lifts for name in _above(layout, index)):
-            lifts[joint.name] = 2 * len(_carried(layout, joint.name)) >= len(joints)
+            lifts[joint.name] = 2 * len(_joints_above(layout, joint.name)) >= len(joints)
     return lifts
 
 
@@ -81,7 +81,7 @@ def clear_heights(
 
 def _lowest(built: Articulation, layout: ContactPointLayout, lift: str | None, q: np.ndarray) -> np.ndarray:
     if lift is not None:
-        carried = _carried(layout, lift)
+        carried = _joints_above(layout, lift)
         points = tuple(point for point in layout.contact_points if point.joint in carried)
         layout = msgspec.structs.replace(layout, contact_points=points)
     return lowest_point(built, layout, q) if layout.contact_points else np.zeros(len(q))
@@ -95,6 +95,6 @@ def _above(layout: ContactPointLayout, index: int) -> list[str]:
     return names
 
 
-def _carried(layout: ContactPointLayout, lift: str) -> set[int]:
+def _joints_above(layout: ContactPointLayout, lift: str) -> set[int]:
     """Return the indices of a joint and of those that hang on it."""
     return {index for index, chain in enumerate(layout.joints) if chain.name == lift or lift in _above(layout, index)}

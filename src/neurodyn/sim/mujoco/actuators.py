@@ -65,7 +65,7 @@ class ParsedDrives:
         ) and all(_symmetric(self.joint_ranges.get(joint)) for joint in joints)  # fmt: skip
         return plain and not self.unmodelled and len(set(joints)) == len(joints)
 
-    def declared(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, Any]:
         """Return the `drives` of a declaration as plain data, without defaults."""
         usual = to_dict(Drive())
         return {

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.errors import InputError
-from neurodyn.geometry.compilation import announced
+from neurodyn.geometry.compilation import announcing
 from neurodyn.geometry.launching import on_warp_stream
 from neurodyn.geometry.solids import needs_triangles
 from neurodyn.robots import Robot
@@ -148,7 +148,7 @@ class ReferenceSimulator(Simulator):
 
         self._newton, self._wp = import_newton(), wp
         self._as_declared, self._capture = options.get("substeps") is None, capture
-        with announced(*_COMPILATIONS[robot.simulator.solver]):
+        with announcing(*_COMPILATIONS[robot.simulator.solver]):
             self._begin(device, gravity)
 
     def _begin(self, device: str, gravity: Gravity | None) -> None:

@@ -4,7 +4,7 @@
 import pytest
 import torch
 
-from neurodyn.multibody.trace import mapped, safe_sqrt, sin
+from neurodyn.multibody.trace import map_in_loop, safe_sqrt, sin
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramSizes
 
@@ -21,7 +21,7 @@ def step(inputs):
     a, b = inputs.state
     blocks = [[a, b], [b, 2.0 * a]]
     items = [((0,), inputs.held[0:2]), ((1,), inputs.held[2:4]), ((0,), inputs.held[4:6])]
-    first, second, third = mapped(inputs.graph, "items", body, [inputs.parameters[0], 0.7], blocks, items)
+    first, second, third = map_in_loop(inputs.graph, "items", body, [inputs.parameters[0], 0.7], blocks, items)
     return [a + 0.1 * (first[0] + second[1] + third[0]), b + 0.1 * (first[1] * second[0] + third[1])]
 
 
