@@ -14,7 +14,7 @@ from neurodyn.identify import AdaptationSettings, Identification, adapt
 from neurodyn.identify.ladder.structures import SPRINGS
 from neurodyn.identify.settings import FitStage
 from neurodyn.identify.stages.stage_windows import past_frames
-from neurodyn.report.adaptation import left
+from neurodyn.report.adaptation import unexplained_tables
 from neurodyn.robots import load
 
 pytest.importorskip("newton")
@@ -68,7 +68,7 @@ def test_springs_explain_the_ankles(found: Identification):
     )
     assert {one.name for one in figures.unexplained_before[:6]} >= ANKLES
     assert all(after[name] < 0.65 * before[name] for name in ANKLES)
-    assert [one.title for one in left(figures)] == [
+    assert [one.title for one in unexplained_tables(figures)] == [
         "Unexplained by the identified model [rad or m]",
         "Unexplained with rigid links [rad or m]",
     ]

@@ -10,7 +10,7 @@ from torch import Tensor
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.solids import Solid
-from neurodyn.geometry.tensors import made
+from neurodyn.geometry.tensors import shared_tensor
 
 if TYPE_CHECKING:
     from neurodyn.geometry.device_arrays import CompiledShapes
@@ -74,7 +74,7 @@ class Ground:
     def poses(self, worlds: int, device: torch.device, dtype: torch.dtype) -> Tensor:
         """Return the poses of the scene, shape [worlds or 1, 7]; an InputError if they are for other worlds."""
         if self.pose is None:
-            return made(_IDENTITY, device, dtype)
+            return shared_tensor(_IDENTITY, device, dtype)
         if self.pose.shape not in ((worlds, 7), (1, 7)):
             raise InputError(
                 f"the ground has poses of shape {list(self.pose.shape)}; valid: [{worlds}, 7] "
