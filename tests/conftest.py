@@ -146,10 +146,7 @@ def quick() -> Settings:
     """A training of a few hundred steps: teacher forcing, then forecasts."""
     return Settings(
         net=NetConfig(kind="mlp", width=32, depth=2),
-        phases=(
-            Phase(share=0.5, rate=1e-2, batch=64),
-            Phase(share=0.5, rate=3e-3, batch=64, forecast=4),
-        ),
+        phases=(Phase(share=0.5, rate=1e-2, batch=64), Phase(share=0.5, rate=3e-3, batch=64, forecast=4)),
         minutes=None,
         steps=300,
         validations=4,

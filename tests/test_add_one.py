@@ -17,13 +17,7 @@ from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.contacts import SHAPE_PROPERTIES, ShapeProperty, SoftConstraints
 from neurodyn.core.description.drive import DRIVE_KINDS, Drive, DriveLaw
 from neurodyn.core.description.drive_network import DriveNetwork
-from neurodyn.core.description.elements import (
-    FORCE_ELEMENTS,
-    Attachment,
-    ForceElement,
-    ForceElementKind,
-    read_elements,
-)
+from neurodyn.core.description.elements import FORCE_ELEMENTS, Attachment, ForceElement, ForceElementKind, read_elements
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.sensors import SENSOR_KINDS, Part, Sensor, SensorKind, Stream

@@ -47,8 +47,7 @@ def _require(found: LaunchCount, ceiling: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "ceiling"),
-    [("pendulum", 45), ("cartpole", 45), ("ant", 50), ("anymal-c", 45), ("cube", 50)],
+    ("name", "ceiling"), [("pendulum", 45), ("cartpole", 45), ("ant", 50), ("anymal-c", 45), ("cube", 50)]
 )
 def test_a_neural_step(name: str, ceiling: int) -> None:
     dynamics = _model(name)

@@ -57,10 +57,7 @@ def settings() -> list[type[Config]]:
             yield one
             yield from below(one)
 
-    return sorted(
-        {one for one in below(Config) if _ours(one)},
-        key=_place,
-    )
+    return sorted({one for one in below(Config) if _ours(one)}, key=_place)
 
 
 def _ours(kind: type) -> bool:

@@ -31,13 +31,7 @@ def step(x: np.ndarray, u: np.ndarray, drag: float = 0.0) -> np.ndarray:
 
 
 def make_store(
-    episodes: int = 40,
-    frames: int = 60,
-    *,
-    seed: int = 0,
-    noise: float = 0.0,
-    failures: bool = True,
-    drag: float = 0.0,
+    episodes: int = 40, frames: int = 60, *, seed: int = 0, noise: float = 0.0, failures: bool = True, drag: float = 0.0
 ) -> Store:
     """Episodes from random states under random controls; "pad" touches where the slide is below zero."""
     rng = np.random.default_rng(seed)

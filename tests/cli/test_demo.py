@@ -13,13 +13,7 @@ import yaml
 
 import neurodyn.cli
 from neurodyn.cli.main import run
-from neurodyn.identify.result import (
-    IdentificationFigures,
-    IdentifiedParameter,
-    LogCheck,
-    Rung,
-    read_adaptation,
-)
+from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, LogCheck, Rung, read_adaptation
 
 FOLDER = Path(neurodyn.cli.__file__).parent
 

@@ -43,10 +43,7 @@ def test_the_format_can_be_said_instead(trained_run: Path, tmp_path: Path):
     ],
 )
 def test_bad_input_ends_in_one_line(
-    arguments: list[str],
-    words: str,
-    trained_run: Path,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], words: str, trained_run: Path, capsys: pytest.CaptureFixture[str]
 ):
     assert run(["view", str(trained_run), *arguments]) == 2
     said = capsys.readouterr().err

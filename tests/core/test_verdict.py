@@ -16,10 +16,7 @@ CASES = [
     (verdict.of_skipped(0, 50, ""), "ok"),
     (verdict.of_data(2, 500), "warning: the data hold little: 500 transitions in 2 training episodes"),
     (verdict.of_data(5, 1000), "ok"),
-    (
-        verdict.of_persistence(0.2, 0.1, "joint error"),
-        "fails: the model is worse than persistence: joint error 0.2",
-    ),
+    (verdict.of_persistence(0.2, 0.1, "joint error"), "fails: the model is worse than persistence: joint error 0.2"),
     (verdict.of_persistence(0.1, 0.2, "joint error"), "ok"),
     (verdict.of_persistence(None, 0.2, ""), "fails: no roll-out is finite"),
     (verdict.of_returns(100.0, 20.0, "analytic"), "fails: analytic contradicts the imagined return: 20 instead of 100"),

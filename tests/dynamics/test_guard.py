@@ -11,16 +11,7 @@ import torch
 from neurodyn.core.errors import Notice
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import State, Trajectory, Window
-from neurodyn.dynamics.guard import (
-    MOST,
-    DivergedError,
-    Fault,
-    FaultHistory,
-    fault_of,
-    report,
-    state_fault,
-    watching,
-)
+from neurodyn.dynamics.guard import MOST, DivergedError, Fault, FaultHistory, fault_of, report, state_fault, watching
 from neurodyn.robots.plausible import PlausibleBounds
 from tests import plant
 

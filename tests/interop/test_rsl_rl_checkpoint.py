@@ -186,15 +186,9 @@ def test_an_actor_that_also_gives_its_deviation_is_read_without_it(normalised: b
         (lambda saved: saved[STATE].pop("mlp.2.bias"), r"holds no 'mlp.2.bias'"),
         (lambda saved: saved[STATE].update({"obs_normalizer._std": torch.ones(1, 3)}), "valid: 4"),
         (lambda saved: saved[STATE].clear(), r"holds no 'mlp.0.weight'"),
-        (
-            lambda saved: saved[STATE].update({"cnn.0.weight": torch.ones(2, 2)}),
-            "holds cnn.0.weight, which",
-        ),
+        (lambda saved: saved[STATE].update({"cnn.0.weight": torch.ones(2, 2)}), "holds cnn.0.weight, which"),
         (lambda saved: saved[STATE].update(recurrent_layer(5)), "mlp.0 does not take what"),
-        (
-            lambda saved: saved[STATE].update(recurrent_layer(2, gates=2)),
-            "4 rows for a state of 2; valid: a",
-        ),
+        (lambda saved: saved[STATE].update(recurrent_layer(2, gates=2)), "4 rows for a state of 2; valid: a"),
         (lambda saved: saved.update(infos=PolicyNetwork.forward), "nothing is unpickled"),
     ],
 )

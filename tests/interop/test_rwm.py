@@ -168,10 +168,7 @@ def without(part: str) -> dict[str, Tensor]:
         ({**Networks().state_dict(), "state_base.memory.rnn.weight_ih_l0": torch.zeros(64, 57)}, "LSTM; valid: a GRU"),
         ({**Networks().state_dict(), "state_base.memory.rnn.bias_hh_l0": torch.full((48,), torch.nan)}, "not finite"),
         (
-            {
-                **Networks().state_dict(),
-                "state_base.memory.rnn.weight_ih_l0": torch.zeros(48, 30),
-            },
+            {**Networks().state_dict(), "state_base.memory.rnn.weight_ih_l0": torch.zeros(48, 30)},
             "reads 30 columns; the rows of 'anymal-d' have 45 + 12",
         ),
     ],

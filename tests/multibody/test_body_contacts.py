@@ -12,16 +12,7 @@ from neurodyn.core import Augmentation, Blueprint, BodyContact, BodyShape, Input
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.dynamics import State
 from neurodyn.multibody.engine import nominal
-from tests.multibody.planar import (
-    F64,
-    HALF,
-    RADIUS,
-    SQUARE,
-    dynamics,
-    pushed,
-    turned,
-    two_bodies,
-)
+from tests.multibody.planar import F64, HALF, RADIUS, SQUARE, dynamics, pushed, turned, two_bodies
 
 MODELS = ["force", "impulse"]
 DISC = {"kind": "sphere", "radius": 0.03}

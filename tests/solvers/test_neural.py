@@ -14,18 +14,7 @@ from neurodyn.sim import build
 from neurodyn.sim.newton.build import build_world
 from neurodyn.solvers import SolverNeural
 from tests.solvers.conftest import TILTED
-from tests.solvers.loop import (
-    CARTPOLE,
-    DT,
-    cartpoles,
-    coordinates,
-    copy_of,
-    forces,
-    mask,
-    simulate,
-    start,
-    table,
-)
+from tests.solvers.loop import CARTPOLE, DT, cartpoles, coordinates, copy_of, forces, mask, simulate, start, table
 
 
 def rollout(run, model, state, torques):

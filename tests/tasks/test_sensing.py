@@ -147,13 +147,7 @@ def test_terms_have_the_errors_that_the_robot_declares():
     assert terms["last_action"].noise == terms["last_action"].delay == 0.0
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"rate": 0.0}, "rate is 0"),
-        ({"bias": -0.1}, "bias is"),
-    ],
-)
+@pytest.mark.parametrize(("given", "message"), [({"rate": 0.0}, "rate is 0"), ({"bias": -0.1}, "bias is")])
 def test_bad_errors_of_a_sensor_are_refused(given, message):
     with pytest.raises((InputError, ValueError), match=message):
         Sensor(kind="imu", **given)

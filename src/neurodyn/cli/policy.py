@@ -176,15 +176,7 @@ def evaluate(request: EvaluatePolicyRequest, *, json: JsonFile = None, logger: R
     print(f"verdict: {result.verdict}")
 
 
-def import_(
-    file: Path,
-    /,
-    *,
-    task: str,
-    out: Path,
-    layout: str = "rsl-rl",
-    activation: str = "elu",
-) -> None:
+def import_(file: Path, /, *, task: str, out: Path, layout: str = "rsl-rl", activation: str = "elu") -> None:
     """Import a policy from another library for use with `policy play`, `evaluate`, `log` and `export`.
 
     Args:

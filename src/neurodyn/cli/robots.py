@@ -15,12 +15,7 @@ from neurodyn.core.glossary import explanations
 from neurodyn.evaluate.requests import CheckRequest
 
 
-def robots(
-    robot: str | None = None,
-    /,
-    *,
-    json: Path | None = None,
-) -> None:
+def robots(robot: str | None = None, /, *, json: Path | None = None) -> None:
     """List the robots and their pretrained models; or show all named quantities in the dynamics of one.
 
     Args:

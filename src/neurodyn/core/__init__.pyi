@@ -33,11 +33,7 @@ from .description.couplings import (
     Tendon as Tendon,
     Waypoint as Waypoint,
 )
-from .description.drive import (
-    DRIVE_KINDS as DRIVE_KINDS,
-    Drive as Drive,
-    DriveLaw as DriveLaw,
-)
+from .description.drive import DRIVE_KINDS as DRIVE_KINDS, Drive as Drive, DriveLaw as DriveLaw
 from .description.drive_network import DriveNetwork as DriveNetwork
 from .description.elements import (
     FORCE_ELEMENTS as FORCE_ELEMENTS,

@@ -68,13 +68,7 @@ class StoreWriter:
     """
 
     def __init__(
-        self,
-        path: str | Path,
-        header: StoreHeader,
-        *,
-        resume: bool = False,
-        rewarded: bool = False,
-        keep: bool = False,
+        self, path: str | Path, header: StoreHeader, *, resume: bool = False, rewarded: bool = False, keep: bool = False
     ) -> None:
         """Start a store; an existing file at `path` stays untouched until the writer finishes.
 

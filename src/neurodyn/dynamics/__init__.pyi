@@ -12,10 +12,7 @@ from .batch import (
     Window as Window,
 )
 from .coordinates import position_difference as position_difference
-from .behind_drives import (
-    DynamicsBehindDrives as DynamicsBehindDrives,
-    put_behind_drives as put_behind_drives,
-)
+from .behind_drives import DynamicsBehindDrives as DynamicsBehindDrives, put_behind_drives as put_behind_drives
 from .guard import DivergedError as DivergedError, Fault as Fault, watching as watching
 from .hybrid.declared import declared_hybrid as declared_hybrid
 from .hybrid.model import HybridDynamics as HybridDynamics

@@ -23,16 +23,7 @@ from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajector
 from neurodyn.dynamics.capture import CapturedStep, CaptureError, FixedFrame, Recorder, cuda_graph
 from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.control import require_torques
-from neurodyn.dynamics.guard import (
-    BROKEN_MARGIN,
-    KEPT,
-    TRAINING_MARGIN,
-    Fault,
-    FaultHistory,
-    fault_of,
-    report,
-    widen,
-)
+from neurodyn.dynamics.guard import BROKEN_MARGIN, KEPT, TRAINING_MARGIN, Fault, FaultHistory, fault_of, report, widen
 from neurodyn.dynamics.quantities import (
     Quantities,
     StateReader,

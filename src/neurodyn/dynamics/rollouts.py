@@ -14,15 +14,7 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
-from neurodyn.dynamics.batch import (
-    Control,
-    Environment,
-    RecordedEnvironments,
-    State,
-    Trajectory,
-    Window,
-    present_state,
-)
+from neurodyn.dynamics.batch import Control, Environment, RecordedEnvironments, State, Trajectory, Window, present_state
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.neural.model import NeuralDynamics
 

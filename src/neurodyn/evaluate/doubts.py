@@ -26,9 +26,7 @@ from neurodyn.evaluate.records import (
 )
 
 DECLARED = "the declared simulator"
-_ADVICE = {
-    DECLARED: "use it there, or train longer, give more data, or a known base (--base contact)",
-}
+_ADVICE = {DECLARED: "use it there, or train longer, give more data, or a known base (--base contact)"}
 _MORE = "train longer, give more data, or ask for shorter horizons"
 
 Errors = Mapping[str, Sequence[float | None]]

@@ -32,13 +32,7 @@ from neurodyn.dynamics.measures import displace, finite_worlds
 from neurodyn.dynamics.rollout_errors import RolloutErrors, horizons_up_to
 from neurodyn.dynamics.rollouts import ControlSequence, RolloutBatch, follow
 from neurodyn.evaluate.calibration import member_calibration
-from neurodyn.evaluate.metrics import (
-    compare,
-    draw_conditions,
-    errors_by_condition,
-    percentiles,
-    summaries,
-)
+from neurodyn.evaluate.metrics import compare, draw_conditions, errors_by_condition, percentiles, summaries
 from neurodyn.evaluate.named_scenarios import Scenario, drive_at_random, passive, scenario
 from neurodyn.evaluate.records import (
     ConditionErrors,

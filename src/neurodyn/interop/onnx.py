@@ -201,7 +201,7 @@ class PlainFrame(NeuralFrame):
         impulses = self.encoding.impulses
         if impulses is None:
             return output
-        points = None if self._contacts is None else self._contacts.measured(base_prediction.q, base_prediction.qd)
+        points = None if self._contacts is None else self._contacts.measure(base_prediction.q, base_prediction.qd)
         return impulses.from_points(base_prediction, output, points, self._velocity_change)
 
     def _velocity_change(self, q: Tensor, points: Tensor, pushes: Tensor, joints: Tensor) -> Tensor:

@@ -51,10 +51,7 @@ WORSE = 1.02
 REPLAYS: Registry[Callable[[Path, ReplayScene], Played]] = Registry("target that is replayed")
 """Players by target: (exported folder, scene) -> roll-outs; they raise `NotReplayedError` for what they cannot play."""
 
-NOT_REPLAYED = {
-    "isaaclab": "Isaac Lab is not installed",
-    "newton": "its files are applied to a builder of your own",
-}
+NOT_REPLAYED = {"isaaclab": "Isaac Lab is not installed", "newton": "its files are applied to a builder of your own"}
 """Why other targets are not replayed here."""
 
 

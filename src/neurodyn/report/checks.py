@@ -12,11 +12,7 @@ from neurodyn.evaluate.metrics import shown_metrics
 from neurodyn.report.numbers import MISSING, capital, digits, quantity, share, span
 from neurodyn.report.page import Table, render_page
 
-_VERDICTS = {
-    "ok": "can be learned from",
-    "warning": "can be learned from, with warnings",
-    "fails": "cannot be trusted",
-}
+_VERDICTS = {"ok": "can be learned from", "warning": "can be learned from, with warnings", "fails": "cannot be trusted"}
 
 
 def write_check(path: Path, result: RobotCheck) -> Path:

@@ -18,15 +18,7 @@ from neurodyn.report.gather import ReportMaterial
 from neurodyn.report.numbers import capital
 from neurodyn.report.page import data_uri, element, grid, header, heading, page, paragraph, section
 from neurodyn.report.plots import PREDICTED, TRUTH, PlotCurve, Span, legend_list, plot
-from neurodyn.report.recording import (
-    Recording,
-    film,
-    film_writer,
-    gif_bytes,
-    pictures,
-    still_bytes,
-    write_mp4,
-)
+from neurodyn.report.recording import Recording, film, film_writer, gif_bytes, pictures, still_bytes, write_mp4
 from neurodyn.robots import Robot
 from neurodyn.sim.bodies import rotation
 

@@ -179,11 +179,7 @@ class Recorder:
     """Records one batch of trajectories into buffers that every call reuses."""
 
     def __init__(
-        self,
-        simulator: Simulator,
-        frames: int,
-        scene: Scene | None = None,
-        layout: ContactPointLayout | None = None,
+        self, simulator: Simulator, frames: int, scene: Scene | None = None, layout: ContactPointLayout | None = None
     ) -> None:
         """Allocate buffers for trajectories of `frames` frames in a simulator that was built with `scene`."""
         self._spec = simulator.robot.spec
@@ -196,11 +192,7 @@ class Recorder:
         self._qd = torch.empty(frames + 1, simulator.worlds, self._spec.nv, device=simulator.device)
 
     def record(
-        self,
-        rng: np.random.Generator,
-        passive_fraction: float = 0.0,
-        held_fraction: float = 0.0,
-        speed: float = 1.0,
+        self, rng: np.random.Generator, passive_fraction: float = 0.0, held_fraction: float = 0.0, speed: float = 1.0
     ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Simulate one batch from random states, on random grounds, under random torques.
 

@@ -149,11 +149,7 @@ class ViewedCopies:
     """
 
     def __init__(
-        self,
-        robot: Robot,
-        copies: int,
-        ground: Ground | None = None,
-        colour: tuple[float, float, float] | None = None,
+        self, robot: Robot, copies: int, ground: Ground | None = None, colour: tuple[float, float, float] | None = None
     ) -> None:
         """Build the model, in free space or with a ground at one pose; `colour` overrides the robot's colours."""
         import warp as wp

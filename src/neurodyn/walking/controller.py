@@ -266,12 +266,7 @@ class QuadrupedController:
         self.decided = inputs, self._forces
 
     def _swing(
-        self,
-        reading: QuadrupedState,
-        command: np.ndarray,
-        phase: np.ndarray,
-        overdue: np.ndarray,
-        to_world: np.ndarray,
+        self, reading: QuadrupedState, command: np.ndarray, phase: np.ndarray, overdue: np.ndarray, to_world: np.ndarray
     ) -> np.ndarray:
         """Return the forces of swing feet, world frame [N], shape [worlds, 4, 3].
 

@@ -15,10 +15,7 @@ SPEC = StateSpec(
     dt=0.02,
 )
 PENDULUM = StateSpec(
-    robot="pendulum",
-    joints=(JointSpec(name="hinge", kind="revolute", continuous=True),),
-    controls=("hinge",),
-    dt=0.01,
+    robot="pendulum", joints=(JointSpec(name="hinge", kind="revolute", continuous=True),), controls=("hinge",), dt=0.01
 )
 
 

@@ -31,10 +31,7 @@ def test_units_signs_and_offsets(tmp_path):
     path = write_csv(tmp_path / "log.csv", TIME)
     store = read(
         path,
-        q={
-            "lift": {"column": "x", "unit": "mm", "sign": -1},
-            "turn": {"column": "a", "unit": "deg", "offset": 90.0},
-        },
+        q={"lift": {"column": "x", "unit": "mm", "sign": -1}, "turn": {"column": "a", "unit": "deg", "offset": 90.0}},
         qd={"lift": {"column": "dx", "unit": "mm/s", "sign": -1}, "turn": {"column": "da", "unit": "rpm"}},
         control={"lift": {"column": "f", "unit": "kN"}, "turn": {"column": "m", "scale": 6.0, "unit": "mN m"}},
     )

@@ -37,11 +37,6 @@ def test_angles_are_relative_and_frames_are_rows():
 def test_a_film_without_a_split_is_scored_whole(tmp_path):
     log = np.load(LOG)
     rows = int(log["offsets"][2])
-    np.savez(
-        tmp_path / "unseen.npz",
-        theta=log["theta"][:rows],
-        offsets=log["offsets"][:3],
-        dt=log["dt"],
-    )
+    np.savez(tmp_path / "unseen.npz", theta=log["theta"][:rows], offsets=log["offsets"][:3], dt=log["dt"])
     store = read(tmp_path / "unseen.npz")
     assert len(store.episodes(Split.TEST)) == len(store.episodes()) == 2

@@ -64,10 +64,7 @@ def test_velocity_products_are_all_pairs():
 
 
 def test_a_limit_is_seen_as_nearness_penetration_and_penetration_one_frame_ahead():
-    limits = (
-        Limit(coordinate=0, bound=2.0, side=1, margin=0.5),
-        Limit(coordinate=0, bound=-1.0, side=-1, margin=0.5),
-    )
+    limits = (Limit(coordinate=0, bound=2.0, side=1, margin=0.5), Limit(coordinate=0, bound=-1.0, side=-1, margin=0.5))
     encoding = Encoding(SPEC, config(limits=limits)).double()
 
     def features(position: float, speed: float) -> list[list[float]]:

@@ -21,10 +21,7 @@ NETS = {
     "gru": NetConfig(kind="gru", width=12, depth=1, head=8, warmup=4),
     "transformer": NetConfig(kind="transformer", width=16, depth=1, heads=2, window=4, head=8),
 }
-PHASES = (
-    Phase(share=0.5, rate=1e-2, batch=16, frames=8),
-    Phase(share=0.5, rate=3e-3, batch=16, forecast=3, context=4),
-)
+PHASES = (Phase(share=0.5, rate=1e-2, batch=16, frames=8), Phase(share=0.5, rate=3e-3, batch=16, forecast=3, context=4))
 
 
 @pytest.mark.trains

@@ -18,12 +18,7 @@ from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, WorldModel
 from neurodyn.evaluate.run import training_log
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.learn.world_model.settings import (
-    WorldPhase,
-    WorldSettings,
-    load_world_finetuning,
-    load_world_settings,
-)
+from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings, load_world_finetuning, load_world_settings
 from neurodyn.learn.world_model.train import finetune_world_model, require_log, train_world_model
 from neurodyn.learn.world_model.trainer import WorldModelLearner
 from neurodyn.robots import Joint, Robot, names

@@ -104,10 +104,7 @@ def test_derivatives_of_contacts_between_shapes_are_those_of_differences(cone, i
     def value(x, parameters):
         return (stepped(of, x, parameters=parameters) * seed).sum(1)
 
-    for given, own in (
-        (states, lambda x: value(x, nominal)),
-        (nominal, lambda parameters: value(states, parameters)),
-    ):
+    for given, own in ((states, lambda x: value(x, nominal)), (nominal, lambda parameters: value(states, parameters))):
         way = torch.from_numpy(np.random.default_rng(3).normal(size=given.shape)) * (given.abs() + 0.1)
         require_along(own, given, way, least=10)
 

@@ -79,11 +79,7 @@ class Judged(Hold):
     [
         (("height",), (), "its critic saw height; valid: a policy whose critic saw the observations alone"),
         ((), ("height",), "its critic did not see height; valid: a policy whose critic saw height"),
-        (
-            ("height", "reach"),
-            ("reach", "grip"),
-            "its critic saw height and did not see grip; valid: .* reach, grip",
-        ),
+        (("height", "reach"), ("reach", "grip"), "its critic saw height and did not see grip; valid: .* reach, grip"),
         (("height", "reach"), ("reach", "height"), r"its critic saw \['height', 'reach'\] in this order; valid"),
     ],
 )
@@ -136,12 +132,7 @@ def test_the_critic_of_a_folder_is_that_of_its_training(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("logged", "reference", "grade"),
-    [
-        (False, "analytic", "fails"),
-        (True, "analytic", None),
-        (True, "hybrid", None),
-        (True, "runs/a", "fails"),
-    ],
+    [(False, "analytic", "fails"), (True, "analytic", None), (True, "hybrid", None), (True, "runs/a", "fails")],
 )
 def test_a_training_in_a_model_of_logs_is_no_exploit_of_it(
     logged: bool, reference: str, grade: str | None, tmp_path: Path

@@ -343,7 +343,7 @@ class RobotDynamics(Dynamics):
             for name in self._others for k in range(len(seen.values[name]))
         ]  # fmt: skip
         self._log.begin(names)
-        return self._follow(self._read(seen))
+        return self._with_estimated_base(self._read(seen))
 
     def begin(self, context: State | Window, environment: Environment | None = None) -> Carry:
         """Return None: the robot is where `start` moved it."""
@@ -372,7 +372,7 @@ class RobotDynamics(Dynamics):
                 self.stop()
                 self._rests = True
                 break
-        measured = measured if self._rests else self._follow(measured)
+        measured = measured if self._rests else self._with_estimated_base(measured)
         assert self.robot is not None
         self.late = self.process.settings.realtime and self._clock - before > _LONG * self.robot.dt
         return carry, Step(state=measured, applied=command[None])
@@ -391,7 +391,7 @@ class RobotDynamics(Dynamics):
             assert self.robot is not None
             self._follower, self.base.known = BaseFollower(self.robot, model), True
 
-    def _follow(self, measured: State) -> State:
+    def _with_estimated_base(self, measured: State) -> State:
         """Return a measured state, with that of the base as estimated if asked for."""
         if self._follower is None or self.base is None or self.base.reading is None or self._seen is None:
             return measured

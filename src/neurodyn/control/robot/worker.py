@@ -145,7 +145,7 @@ class Worker:
             self._answer({"is": "stopped", "to": self._order})
         elif order["do"] == "reset":
             self.stop()
-            with self._watch("reset", self.settings["reset_seconds"]):
+            with self._time_out("reset", self.settings["reset_seconds"]):
                 self._robot.reset()
             self._late, self._running = 0, True
             self._observe()
@@ -161,7 +161,7 @@ class Worker:
         if self._realtime and now > self._tick + self._period:
             self._late += 1
             self._tick = now
-        with self._watch("command", self._patience):
+        with self._time_out("command", self._patience):
             self._robot.command(np.asarray(values))
         if self._realtime:
             time.sleep(max(0.0, self._tick + self._period - time.monotonic()))
@@ -169,7 +169,7 @@ class Worker:
 
     def _observe(self) -> None:
         due = self._tick + self._period
-        with self._watch("observe", self._patience):
+        with self._time_out("observe", self._patience):
             seen = self._robot.observe()
         plain = _plain(seen)
         q = plain.get("q")
@@ -191,7 +191,7 @@ class Worker:
                 self._robot.command(np.asarray([self._q[place] for place in self._hold]))
 
     @contextmanager
-    def _watch(self, name: str, seconds: float) -> Iterator[None]:
+    def _time_out(self, name: str, seconds: float) -> Iterator[None]:
         self._call = (name, time.monotonic() + seconds)
         try:
             yield

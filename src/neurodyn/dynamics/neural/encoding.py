@@ -19,14 +19,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Environment, State
 from neurodyn.dynamics.conditions import Condition, ConditionInputs
 from neurodyn.dynamics.coordinates import Coordinates
-from neurodyn.dynamics.neural.base_prediction import (
-    Base,
-    BasePrediction,
-    build_base,
-    down,
-    ground_of,
-    predict_base,
-)
+from neurodyn.dynamics.neural.base_prediction import Base, BasePrediction, build_base, down, ground_of, predict_base
 from neurodyn.geometry import rotation
 
 if TYPE_CHECKING:

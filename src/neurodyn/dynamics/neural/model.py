@@ -23,14 +23,7 @@ from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajector
 from neurodyn.dynamics.capture import FixedFrame
 from neurodyn.dynamics.conditions import Condition, with_values
 from neurodyn.dynamics.control import frame_input
-from neurodyn.dynamics.ensemble import (
-    MARKS,
-    Groups,
-    Turns,
-    between_marks,
-    deviation,
-    member_rows,
-)
+from neurodyn.dynamics.ensemble import MARKS, Groups, Turns, between_marks, deviation, member_rows
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.neural.base_prediction import GRAVITY, BasePrediction
 from neurodyn.dynamics.neural.encoding import Encoding, EncodingConfig, Outputs

@@ -16,14 +16,7 @@ from neurodyn.dynamics.artifact import Artifact
 from neurodyn.dynamics.base import EnsembleDynamics
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajectory, Window, present_state
 from neurodyn.dynamics.conditions import Condition, ConditionInputs
-from neurodyn.dynamics.ensemble import (
-    MARKS,
-    Turns,
-    between_marks,
-    bound_softly,
-    deviation,
-    member_rows,
-)
+from neurodyn.dynamics.ensemble import MARKS, Turns, between_marks, bound_softly, deviation, member_rows
 from neurodyn.dynamics.world_model.observation import WorldObservation
 from neurodyn.geometry.tensors import Controls, WorldMask
 from neurodyn.nets.ensemble import Ensemble, EnsembleConfig, Hidden

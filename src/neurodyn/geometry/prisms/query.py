@@ -96,7 +96,5 @@ def _find(q: Tensor, qd: Tensor, pose: Tensor, query: int, ground: int, out: Ten
 
 
 _FIND = operator(
-    "prism_contacts",
-    "(Tensor q, Tensor qd, Tensor pose, int query, int ground, Tensor(a!) out) -> ()",
-    _find,
+    "prism_contacts", "(Tensor q, Tensor qd, Tensor pose, int query, int ground, Tensor(a!) out) -> ()", _find
 )

@@ -38,7 +38,7 @@ def policy_unit(policy: str) -> CUnit:
     functions, memory, helpers = _act(config, network, policy)
     about = [
         f"Trained for {config.dt:g} s between two actions; actions are cut off at {config.limit:g}. A scaled action "
-        f"is: {config.action_meaning}.",
+        f"is: {config.action_meaning}."
     ]
     task, left_out = _task(config, policy)
     made: tuple[CFunction, ...] = ()

@@ -125,13 +125,7 @@ def c_files(unit: CUnit, name: str) -> dict[str, str]:
     header += [f"{_about(one)}\n{_signature(one, name)};\n" for one in unit.functions]
     header += [f"{_RESET}\nvoid {name}_reset({name}_state *state);\n" if unit.memory else ""]
     header += ["#ifdef __cplusplus", "}", "#endif", "", "#endif"]
-    source = [
-        f"/* {unit.title}: see {name}.h. */",
-        f'#include "{name}.h"',
-        "",
-        *_includes(),
-        _bodies(unit, name, ""),
-    ]
+    source = [f"/* {unit.title}: see {name}.h. */", f'#include "{name}.h"', "", *_includes(), _bodies(unit, name, "")]
     return {
         f"{name}.h": _join(header), f"{name}.c": _join(source), "main.c": _bench(unit, name, f'#include "{name}.h"')
     }  # fmt: skip

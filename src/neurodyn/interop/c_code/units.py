@@ -5,11 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.artifacts import (
-    is_policy,
-    read_json,
-    read_weights,
-)
+from neurodyn.core.artifacts import is_policy, read_json, read_weights
 from neurodyn.core.config import from_dict
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.kinds import KindOperation

@@ -18,12 +18,7 @@ from neurodyn.core.description.mechanism import BodyPrint, Fingerprint, JointPri
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.spec import COORDINATES, JOINT_PROPERTIES, JointKind
 from neurodyn.robots import Robot, asset_path
-from neurodyn.sim.articulations import (
-    Articulation,
-    BuiltShape,
-    ShapeKind,
-    Springs,
-)
+from neurodyn.sim.articulations import Articulation, BuiltShape, ShapeKind, Springs
 from neurodyn.sim.bodies import (
     Groups,
     compose,

@@ -12,13 +12,7 @@ from neurodyn.core.description.mechanism import Link
 from neurodyn.core.description.spec import JOINT_PROPERTIES
 from neurodyn.core.errors import InputError
 from neurodyn.robots import Robot
-from neurodyn.sim.articulations import (
-    Articulation,
-    BuiltShape,
-    ShapeKind,
-    Springs,
-    kept_articulation,
-)
+from neurodyn.sim.articulations import Articulation, BuiltShape, ShapeKind, Springs, kept_articulation
 from neurodyn.sim.bodies import compose, inertia_entries, merged_body, rounded_pose, rounded_vector
 from neurodyn.sim.constraints import model_constraints
 from neurodyn.sim.contact_points import shape_names

@@ -42,12 +42,7 @@ _JOINT_FIELDS = ("armature", "damping", "friction", "limit_ke", "limit_kd")
 
 
 def build(
-    robot: Robot,
-    worlds: int = 1,
-    *,
-    scene: Scene | None = None,
-    device: str = "cpu",
-    gravity: Gravity | None = None,
+    robot: Robot, worlds: int = 1, *, scene: Scene | None = None, device: str = "cpu", gravity: Gravity | None = None
 ) -> "newton.Model":
     """Build N worlds with one robot each.
 
