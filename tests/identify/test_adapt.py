@@ -333,8 +333,9 @@ def test_derivatives_of_short_steps_are_taken_from_longer_ones(log: Path):
 
 
 @pytest.mark.parametrize(("frames", "tried"), [(5, False), (60, True)])
-def test_a_log_of_a_second_tries_no_structures(tmp_path: Path, frames: int, tried: bool):
+def test_a_log_of_a_second_tries_no_structures_and_no_networks(tmp_path: Path, frames: int, tried: bool):
     path = tmp_path / "log.h5"
     store = cartpole_log(path, worn_cartpole(), frames=frames)
     problem = IdentificationProblem(with_lag(load("cartpole")), "cartpole", str(path), store, ())
-    assert identification._Identification(problem, tmp_path, SETTINGS, ()).settings.structures == tried
+    settings = identification._Identification(problem, tmp_path, SETTINGS, ()).settings
+    assert settings.structures == settings.networks == tried

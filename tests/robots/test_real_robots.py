@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks._whole_walks import LENGTH, STEP, whole_walks
 
 from neurodyn.data import Split, Store, import_logs, read_column_map
 from neurodyn.robots import load
@@ -47,7 +48,7 @@ def test_a_map_fits_its_robot(tmp_path: Path, name: str):
     log: dict[str, np.ndarray] = {"time": time, "offsets": np.array([0, ROWS // 3, 2 * ROWS // 3, ROWS])}
     log |= {array: np.stack([wave] * width, -1) for array, width in columns(text).items()}
     log.setdefault("ati_force", np.stack([wave] * 3, -1))
-    for array in ("position", "goal", "target", "torque"):
+    for array in ("position", "goal", "target", "torque", "outer_leg", "hip"):
         log.setdefault(array, wave)
     runs = 3
     log |= {"split": np.arange(runs), "run_names": np.array(["a_swing1", "b_swing2", "c_swing3"])}
@@ -67,3 +68,31 @@ def test_a_map_fits_its_robot(tmp_path: Path, name: str):
     store = Store.open(tmp_path / "log.h5")
     assert store.lengths.sum() > 0
     assert np.isfinite(store.episode(0)[0]).all()
+
+
+def test_whole_walks_stand_on_one_foot_after_the_other():
+    """Two steps whose rows beside the impact are missing: outer, then inner leg."""
+    whole = STEP * np.arange(215)
+    outer, inner = 0.3 * np.cos(3.0 * whole), -0.3 * np.cos(3.0 * whole)  # both feet meet the ground at .52 s
+    kept = np.r_[0:97, 111:215]
+    first = len(kept[kept < 97])
+    stance = np.where(kept < 97, outer[kept], inner[kept])
+    swing = np.where(kept < 97, inner[kept], outer[kept])
+    log = {
+        "time": whole[kept], "q": np.stack([stance, swing - stance], 1), "torque": np.full(len(kept), 0.1),
+        "offsets": np.array([0, first, len(kept)]), "side": np.array([1, 0]), "walk": np.array([4, 4]),
+    }  # fmt: skip
+    walk = whole_walks(log)
+    assert walk["offsets"].tolist() == [0, 215]
+    assert walk["walk"].tolist() == [4]
+    assert np.abs(walk["outer_leg"] - outer).max() < 1e-3
+    assert np.abs(walk["hip"] - (inner - outer)).max() < 2e-3
+    held = walk["held"].argmax(1)
+    assert (np.flatnonzero(np.diff(held)) == [103]).all()  # in the middle of what is missing
+    legs = np.stack([walk["outer_leg"], walk["outer_leg"] + walk["hip"]], 1)
+    foot = walk["place"] - LENGTH * np.stack([np.sin(legs), np.cos(legs)], 1)[np.arange(215), :, held]
+    assert np.ptp(foot[:104], axis=0).max() < 1e-12
+    assert np.ptp(foot[104:], axis=0).max() < 1e-12
+    assert np.abs(np.diff(walk["place"], axis=0)).max() < 0.01  # no jump at the switch
+    assert walk["torque"][:97] == pytest.approx(0.1)
+    assert walk["torque"][111:] == pytest.approx(-0.1)  # on the hip, whose child is the inner leg

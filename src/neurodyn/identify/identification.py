@@ -112,7 +112,8 @@ from neurodyn.sim.draws import POSTERIOR
 _DATA = "data"
 _HELD_OUT = 1000
 _SHORT = 2.0
-"""Length of the training episodes below which no other structures are tried: so few tell no two apart [s]."""
+"""Length of the training episodes below which neither other structures nor networks are tried: so few tell no two apart
+[s]."""
 
 
 def identify(
@@ -193,7 +194,7 @@ class _Identification:
             self.settings = settings = with_one_mass(settings, declared.mechanism, asked)
         coupled = bool(settings.quantities) or is_coupled(problem.robot, declared.mechanism, quantities, asked)
         if training_seconds(problem.store) < _SHORT:
-            self.settings = settings = msgspec.structs.replace(settings, structures=False)
+            self.settings = settings = msgspec.structs.replace(settings, structures=False, networks=False)
         self.sensing = LogSensors.of(
             problem.robot, problem.store, settings, quantities, () if coupled else asked, declared.mechanism.bounds()
         )
