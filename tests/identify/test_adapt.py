@@ -329,6 +329,14 @@ def test_derivatives_of_short_steps_are_taken_from_longer_ones(log: Path):
     normals = (one.chord(point)[0] for one in (residuals, residuals.with_dynamics(fitting.dynamics)))
     coarse, own = (one.gradient for one in normals)
     assert 0.0 < (coarse - own).norm() < 0.02 * own.norm()
+    # Longer steps also tell how far the solution would move with none, to first order in their length.
+    searched = fitting.end({f"stage {k}": 1.0 for k in range(len(fitting.stages))})
+    assert searched.residuals.tangent is not None
+    by_longer = fitting.end_with_shifts(searched).shifts[-1]
+    fitting.tangent = None
+    by_shorter = fitting.end_with_shifts(searched).shifts[-1]
+    assert by_shorter.norm() > 0.0
+    assert (by_longer - by_shorter).norm() < 0.1 * by_shorter.norm()
     assert Fitting(model, store, SETTINGS, 1).tangent is None
 
 

@@ -561,10 +561,12 @@ class Fitting:
             if self.before is not None:
                 shifts = torch.cat([shifts, (self.x - self.before)[None]])
         if self.doubled is None:
-            engine = self.model.engine
-            finer = self._with_substeps(_FINER * engine.substeps).dynamics(self.store, self.dynamics.threads)
-            errors = searched.residuals.with_dynamics(finer).errors(searched.point)
-            moved = shift_towards(searched.residuals, searched.point, errors) / (1.0 - 1.0 / _FINER)
+            substeps, other = self.model.engine.substeps, self.tangent  # longer steps that are there tell as much
+            if other is None:
+                other = self._with_substeps(_FINER * substeps).dynamics(self.store, self.dynamics.threads)
+            errors = searched.residuals.with_dynamics(other).errors(searched.point)
+            moved = shift_towards(searched.residuals, searched.point, errors)
+            moved = moved / (1.0 - substeps / other.config.substeps)
         else:
             plain = searched.residuals.with_dynamics(self.dynamics)
             moved = shift_towards(searched.residuals, searched.point, plain.errors(searched.point))
