@@ -204,19 +204,34 @@ def test_an_inertia_stays_that_of_a_body_however_it_is_stretched():
     assert all(float(same[entry]) == pytest.approx(float(entries[entry])) for entry in INERTIA_ENTRIES)
 
 
-def test_any_kind_may_be_a_network(flown: Identification, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("kept", "network", "kind", "words"),
+    [
+        ((True, False), "gru", "neural", "The model is a plain recurrent network"),
+        ((True, True), "world-model", "world-model", "The model is a world model"),
+        ((False, False), "", "hybrid", "The model stays the identified mechanism"),
+    ],
+)
+def test_any_kind_may_be_a_network(
+    kept: tuple[bool, bool], network: str, kind: str, words: str, flown: Identification, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+):  # fmt: skip
     """A network that beats the mechanism on held-out windows becomes the run's model, and the mechanism is kept."""
     robot = declared(tmp_path / "declared", arm(), "joints:\n  - {name: swing, kind: revolute}\nactuated: {}")
     record(tmp_path / "log.h5", robot, arm(), episodes=8, frames=40)
-    monkeypatch.setattr(network_choice, "judge", lambda *_: Judgement(True, 0.5, "better"))
+    verdicts = iter(kept)
+    monkeypatch.setattr(network_choice, "judge", lambda *_: Judgement(next(verdicts), 0.5, "half of the error"))
     folder, out = str(tmp_path / "declared"), tmp_path / "run"
     found = adapt(folder, tmp_path / "log.h5", out, settings=SETTINGS, threads=1, kind="any", mechanism=True)
-    assert found.figures.network == "gru"
-    assert found.figures.plain()["network"] == "gru"
-    assert kind_of(out) == "neural"
+    assert found.figures.network == found.figures.plain()["network"] == network
+    assert kind_of(out) == kind
     assert load_run(out).spec.robot == "odd"
+    assert sentences(found.figures)[0].startswith(words)
+    assert "plain recurrent network beside identified, half of the error" in sentences(found.figures)[0]
+    assert "world-model" in [one.name for one in found.figures.references]
+    if not network:
+        return
     assert kind_of(out / "mechanism") == "hybrid"
-    assert sentences(found.figures)[0].startswith("The model is a plain recurrent network")
     assert flown.figures.network == ""
     assert evaluate(out, data=str(tmp_path / "log.h5"), threads=1) is not None
 

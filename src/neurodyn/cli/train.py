@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`neurodyn train`, `finetune`, `reproduce`, `sweep`, `identify`, `discover`, `adapt`: models from data."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from neurodyn.cli.terminal.console import ProgressBar, report_training, shell_word, terminal, write_figures
 from neurodyn.cli.terminal.flags import (
@@ -23,6 +24,11 @@ from neurodyn.core.verdict import require_usable
 from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRequest, NextMotionRequest
 from neurodyn.learn.requests import FinetuneRequest, ReproduceRequest, TrainRequest
 
+ANY = "any"
+"""Kind of `neurodyn train` that held-out errors pick."""
+_MINUTES = 10.0
+"""Its default time budget [min]."""
+
 
 @command(TrainRequest)
 def train(request: TrainRequest, *, gpu_ids: GpuIds = ()) -> None:
@@ -31,13 +37,34 @@ def train(request: TrainRequest, *, gpu_ids: GpuIds = ()) -> None:
     Example:
         neurodyn train cartpole --data cartpole.h5 --out runs/cartpole --minutes 10
         neurodyn train anymal-c --kind world-model --data walks.h5 --out runs/walks
+        neurodyn train examples/real_robots/ricmonk --kind any --minutes 5 --data ricmonk.h5 --out runs/ricmonk
     """
     from neurodyn.learn.training import train as train_model
 
+    if request.kind == ANY:
+        _adapt(_of_any_kind(request), None)
+        return
     device = own_device(request.device, gpu_ids)
     with ProgressBar(f"training {request.robot} ({request.kind})") as bar:
         end = train_model(with_changes(request, device=device, progress=bar))
     report_training(Path(request.out), end)
+
+
+def _of_any_kind(request: TrainRequest) -> AdaptRequest:
+    """Return the adaptation that picks the kind of a model in a time budget; an InputError for other flags."""
+    from neurodyn.identify.settings import AdaptationSettings
+
+    plain = TrainRequest(request.robot, request.data, request.out)
+    valid = ("kind", "minutes", "seed", "threads", "resume", "logger", "progress")
+    for name in set(TrainRequest.__struct_fields__) - {"robot", "data", "out", *valid}:
+        if getattr(request, name) != getattr(plain, name):
+            raise InputError(f"--{name.replace('_', '-')} is for one kind; valid with --kind any: --minutes, --seed")
+    data = cast(Sequence[str], request.data)  # of the command line
+    return AdaptRequest(
+        request.robot, data, Path(request.out), kind=ANY, minutes=request.minutes or _MINUTES,
+        settings=AdaptationSettings(refits=0, proposals=0), seed=request.seed, threads=request.threads,
+        resume=request.resume, logger=request.logger,
+    )  # fmt: skip
 
 
 @command(FinetuneRequest)
@@ -241,6 +268,11 @@ def adapt(request: AdaptRequest, *, json: JsonFile = None) -> None:
         neurodyn adapt examples/own_logs --data log.h5 --mechanism --out runs/pole
         neurodyn adapt runs/family --data logs/mine.h5 --out runs/mine
     """
+    _adapt(request, json)
+
+
+def _adapt(request: AdaptRequest, json: Path | None) -> None:
+    """Adapt a robot and print what was found."""
     from neurodyn.cli.terminal.results import print_adaptation, print_conditions, print_next
     from neurodyn.identify.conditions import IdentifiedConditions, adapt_conditions, is_run
     from neurodyn.identify.run import adapt as adapt_robot

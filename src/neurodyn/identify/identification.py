@@ -57,10 +57,10 @@ from neurodyn.identify.inverse_dynamics import search_torques, torque_errors, to
 from neurodyn.identify.ladder.forecasts import beside_signals, forecasts_of, write_forecasts
 from neurodyn.identify.ladder.held_out import HeldOut, run_errors
 from neurodyn.identify.ladder.initial_states import Start, estimate_starts, frames_before, start_of
-from neurodyn.identify.ladder.network_choice import NETWORK, keep_better_network
+from neurodyn.identify.ladder.network_choice import NETWORK, WORLD_RUN, keep_better_network
 from neurodyn.identify.ladder.network_rung import with_networks
 from neurodyn.identify.ladder.own_quantities import own_quantities, with_groups
-from neurodyn.identify.ladder.references import TrainedReference, train_gru
+from neurodyn.identify.ladder.references import TrainedReference, train_gru, train_world
 from neurodyn.identify.ladder.rungs import (
     DECLARED,
     FRAMES,
@@ -110,6 +110,10 @@ from neurodyn.learn.run_folder import check_run, checksum
 from neurodyn.sim.draws import POSTERIOR
 
 _DATA = "data"
+_STRUCTURES_UNTIL, _NETWORKS_UNTIL = 0.3, 0.7
+"""Shares of a budget of minutes after which an adaptation tries no more structures, and no networks on top."""
+_NETWORK_PARTS = (0.15, 0.25)
+"""Parts of such a budget for the recurrent network, and for the world model."""
 _HELD_OUT = 1000
 _SHORT = 2.0
 """Length of the training episodes below which neither other structures nor networks are tried: so few tell no two apart
@@ -371,8 +375,9 @@ class _Identification:
             )  # most end after half of them
 
         done = fit_in_stages(
-            self.models, store, settings, self.threads, self.out, report, resume=going_on, estimates=self.estimates
-        )
+            self.models, store, settings, self.threads, self.out, report, resume=going_on, estimates=self.estimates,
+            late=lambda: self._spent_more_than(_STRUCTURES_UNTIL),
+        )  # fmt: skip
         self.problem = replace(self.problem, store=done.fitting.store)
         self.fitting, self.tried = done.fitting, done.tried
         self.rigid = None if done.rigid is None else self._at(*done.rigid)
@@ -558,9 +563,13 @@ class _Identification:
             trained = self._references()
         if self.hybrid is not None:
             rungs[NETWORKS] = self.hybrid
-        elif settings.networks and (
-            beyond_noise(remaining, spec, fit.noise, FRAMES * spec.dt, settings.networks_from)
-            or ladder.behind(fit.dynamics, trained)
+        elif (
+            settings.networks
+            and not self._spent_more_than(_NETWORKS_UNTIL)
+            and (
+                beyond_noise(remaining, spec, fit.noise, FRAMES * spec.dt, settings.networks_from)
+                or ladder.behind(fit.dynamics, trained)
+            )
         ):
             with stage(0.6, 0.8, "networks"):
                 rungs[NETWORKS] = with_networks(
@@ -620,11 +629,16 @@ class _Identification:
         if not self.settings.reference_steps or self.estimates is not None:
             return []
         problem, settings = self.problem, self.settings
+        minutes = [None if settings.minutes is None else part * settings.minutes for part in _NETWORK_PARTS]
+        any_kind, given = settings.kind == "any", (self.declared, problem.name, problem.store, settings.reference_steps)
         gru = train_gru(
-            self.declared, problem.name, problem.store, settings.reference_steps, settings.seed,
-            keep=self.out / NETWORK if settings.kind == "any" else None,
+            *given, settings.seed, keep=self.out / NETWORK if any_kind else None, minutes=minutes[0],
+            clock=settings.clock,
         )  # fmt: skip
-        return [] if gru is None else [gru]
+        world = None
+        if any_kind:
+            world = train_world(*given, settings.seed, self.out / WORLD_RUN, minutes=minutes[1], clock=settings.clock)
+        return [one for one in (gru, world) if one is not None]
 
     def _torque_errors(self, values: Tensor) -> TorqueErrors | UnsetType:
         if not self.inverse:
@@ -649,10 +663,11 @@ class _Identification:
             return {}
 
     def _out_of_time(self) -> bool:
-        if self.settings.minutes is None:
-            return False
-        share = 1.0 if self.hybrid is None else self.settings.parameter_share
-        return self._spent() > 60.0 * self.settings.minutes * share
+        return self._spent_more_than(1.0 if self.hybrid is None else self.settings.parameter_share)
+
+    def _spent_more_than(self, share: float) -> bool:
+        """Return whether more than a share of a budget of minutes is spent."""
+        return self.settings.minutes is not None and self._spent() > 60.0 * share * self.settings.minutes
 
     def _spent(self) -> float:
         """Return the time so far that counts of a budget of minutes [s]."""

@@ -101,8 +101,11 @@ class AdaptRequest(RunOptions, frozen=True, kw_only=False):
     out: Annotated[str | Path, Flag(Path)]
     """Run directory to write."""
     kind: Literal["hybrid", "any"] | None = None
-    """With "any", the run's model is a recurrent network if that predicts held-out episodes better; the identified
-    mechanism is in RUN/mechanism then. By default that of the settings: hybrid."""
+    """With "any", the run's model is a recurrent network or a world model if that predicts held-out episodes better;
+    the identified mechanism is in RUN/mechanism then. By default that of the settings: hybrid."""
+    minutes: float | None = None
+    """Time budget [min], without what other processes take: after 30 % of it no more structures are tried, after 70 %
+    no networks on top; a step that has begun is finished. By default that of the settings: none."""
     mechanism: bool = False
     """Identify the mechanism alone, without networks on top."""
     settings: Annotated["AdaptationSettings | str | Path | None", Flag(Path | None)] = None

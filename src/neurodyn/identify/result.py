@@ -323,7 +323,7 @@ class Reference(Record, frozen=True):
     """A model beside the ladder, which is never chosen: a baseline, or a network trained on the same episodes.
 
     Attributes:
-        name: "persistence", "constant velocity" or "gru".
+        name: "persistence", "constant velocity", "gru" or "world-model".
         errors: Mean errors by group at each horizon, as those of a `Rung`.
         test: The same on the test episodes; empty if there are none.
         finite_fraction: Share of the roll-outs that are finite.
@@ -539,6 +539,7 @@ class IdentificationFigures(Record, frozen=True):
         chosen: Name of the model's rung; UNSET without a ladder.
         network: Reference that is the run's model because it predicts better than that rung, which is in the run's
             folder `mechanism`; empty for none.
+        kinds: Comparison of each network with the best model before it, by name, where any kind may be the run's.
         start: Initial states of an adaptation's held-out roll-outs: "logged", or estimated from the "past".
         unexplained: Unexplained errors of the model.
         unexplained_before: The same of rigid links if springs are kept, otherwise without networks if these are kept.
@@ -605,6 +606,7 @@ class IdentificationFigures(Record, frozen=True):
     findings: list[Finding] = msgspec.field(default_factory=list)
     references: list[Reference] = msgspec.field(default_factory=list)
     network: str = ""
+    kinds: dict[str, str] = msgspec.field(default_factory=dict)
     start: str = "logged"
     own: OwnQuantities | UnsetType = UNSET
 

@@ -129,6 +129,7 @@ def adapt(request: AdaptRequest) -> Identification:
         networks=settings.networks and not request.mechanism, threads=request.threads or settings.threads,
         known=settings.known | parse_known(request.known), kind=request.kind or settings.kind,
     )  # fmt: skip
+    settings = changed(settings, minutes=request.minutes)
     problem = _adaptation(declared, locate(request.robot), request.data, settings)
     with tracking(request.logger, Path(request.out)):
         return identify_problem(problem, Path(request.out), settings, resume=request.resume)

@@ -7,7 +7,7 @@ An adaptation (`neurodyn adapt`) is an identification with the defaults of `Adap
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -193,8 +193,8 @@ class IdentificationSettings(Config, frozen=True):
     reference_steps: int = 0
     """Optimiser steps of a recurrent network that is trained beside the ladder, for comparison alone; 0 for none."""
     kind: Literal["hybrid", "any"] = "hybrid"
-    """Kinds of models that may be the run's: with "any" also that network, wider and trained for longer, if it predicts
-    held-out episodes better than every rung."""
+    """Kinds of models that may be the run's: with "any" also that network, wider and trained for longer, or a world
+    model, if it predicts held-out episodes better than every rung."""
     proposals: int = 0
     """Candidates for the next motion to log; 0 for none."""
     proposal_seconds: float = 120.0
@@ -329,7 +329,10 @@ def load_identification(robot: Robot, path: str | None = None) -> Identification
     return IdentificationSettings() if loaded is None else loaded
 
 
-def changed(settings: IdentificationSettings, **changes: object) -> IdentificationSettings:
+_Settings = TypeVar("_Settings", bound=IdentificationSettings)
+
+
+def changed(settings: _Settings, **changes: object) -> _Settings:
     """Return settings with the changes that are not None.
 
     Raises:

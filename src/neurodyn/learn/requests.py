@@ -61,7 +61,8 @@ class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
     """Run directory to write."""
     kind: str = "neural"
     """Kind of dynamics: "neural" predicts the state of a simulator; "world-model" is an ensemble that predicts what the
-    data measure, and its uncertainty."""
+    data measure, and its uncertainty. On the command line also "any": the best of these, of hybrid dynamics and of
+    hybrid dynamics with networks on held-out episodes, as `neurodyn adapt --kind any` finds it in `minutes` (10)."""
     size: Annotated["str | TrainingPlan", Flag(str)] = "small"
     """Training settings: small, paper, for world models also short and long (memory), or the path of a settings file.
     Settings themselves are used unchanged except for budget, seed and threads."""

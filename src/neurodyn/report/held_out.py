@@ -20,6 +20,7 @@ def looks(models: Sequence[str], chosen: str) -> dict[str, tuple[str, str]]:
     fixed = {
         DECLARED: (THIRD, "--"), "nominal": (THIRD, "--"), IDENTIFIED: (SECOND, "-"), NETWORKS: (SECOND, "-."),
         "hybrid": (SECOND, "-."), "hold-last": (QUIET, ":"), "constant-velocity": (QUIET, "-."), "gru": (INK, "--"),
+        "world-model": (INK, "-."),
     }  # fmt: skip
     return {name: (PREDICTED, "-") if name == chosen else fixed.get(name, (INK, ":")) for name in models}
 

@@ -135,6 +135,7 @@ TITLES = {
     "constant-velocity": "constant velocity",
     "constant_velocity": "constant velocity",
     "gru": "plain network (GRU)",
+    "world-model": "world model",
 }
 """Names of models on pages, where they differ from those in results."""
 

@@ -13,7 +13,8 @@ from fnmatch import fnmatchcase
 from msgspec import UNSET
 
 from neurodyn.core.verdict import grade_of
-from neurodyn.identify.ladder.rungs import DECLARED
+from neurodyn.identify.ladder.references import GRU, WORLD
+from neurodyn.identify.ladder.rungs import DECLARED, IDENTIFIED, NETWORKS
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, JointRegion, Reference, Rung
 from neurodyn.report.numbers import capital, share, times, title_of
 
@@ -119,10 +120,20 @@ def sentences(result: IdentificationFigures) -> list[str]:
 
 
 def _network(result: IdentificationFigures) -> list[str]:
-    """Return that the run's model is a network."""
+    """Return that the run's model is a network, and why; and why it is none where any kind may be."""
     if not result.network:
-        return []
-    return ["The model is a plain recurrent network, which predicts held-out motion better; see RUN/mechanism, too."]
+        stays = _MODELS.get(str(result.chosen), str(result.chosen))
+        return [f"The model stays {stays}: {_compared(result)}."] if result.kinds else []
+    return [f"The model is a {_KINDS[result.network]} ({_compared(result)}); see RUN/mechanism, too."]
+
+
+_KINDS = {GRU: "plain recurrent network", WORLD: "world model"}
+_MODELS = {IDENTIFIED: "the identified mechanism", NETWORKS: "the mechanism with networks", DECLARED: "as declared"}
+"""Kinds of networks, and rungs of the ladder, in a sentence."""
+
+
+def _compared(result: IdentificationFigures) -> str:
+    return "; ".join(f"{_KINDS[name]} {reason}" for name, reason in result.kinds.items())
 
 
 def phrase(one: IdentifiedParameter) -> str:

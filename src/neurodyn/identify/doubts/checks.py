@@ -21,7 +21,7 @@ from neurodyn.identify.doubts.log_columns import fits_with_other_columns
 from neurodyn.identify.doubts.log_doubts import doubts_of
 from neurodyn.identify.doubts.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
 from neurodyn.identify.doubts.run_influence import of_influences
-from neurodyn.identify.ladder.references import GRU
+from neurodyn.identify.ladder.references import GRU, WORLD
 from neurodyn.identify.ladder.rungs import DECLARED, NETWORKS
 from neurodyn.identify.result import Reference, Rung
 from neurodyn.identify.stages.agreement import of_differences
@@ -136,7 +136,9 @@ def hardly_predicts(evidence: Evidence) -> Iterator[Finding]:
 def loses_to_a_baseline(evidence: Evidence) -> Iterator[Finding]:
     """Doubt a model that is worse than persistence, constant velocity or the declaration at any horizon."""
     chosen, figures = evidence.chosen, evidence.figures
-    rivals: list[tuple[str, Reference | Rung]] = [(one.name, one) for one in figures.references if one.name != GRU]
+    rivals: list[tuple[str, Reference | Rung]] = [
+        (one.name, one) for one in figures.references if one.name not in (GRU, WORLD)
+    ]
     if chosen.name != DECLARED:
         rivals.append(("the declaration", figures.rungs[0]))
     for name, rival in rivals:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network as the model of an adaptation that accepts any kind, where it predicts held-out motion better."""
+"""The kind of model of an adaptation that accepts any: a network where it predicts held-out motion better."""
 
 import shutil
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from neurodyn.identify.ladder.references import TrainedReference
 from neurodyn.identify.ladder.rungs import Climb
 from neurodyn.identify.result import MECHANISM, IdentificationFigures
 
-NETWORK = "network"
-"""Folder in the run of the training of a network."""
+NETWORK, WORLD_RUN = "network", "world-model"
+"""Folders in the run of the trainings of a network, and of a world model."""
 
 
 def keep_better_network(
@@ -22,15 +22,20 @@ def keep_better_network(
 ) -> IdentificationFigures:
     """Make a network the run's model if it beats the chosen one on held-out windows by more than chance.
 
-    The mechanism stays beside it.
+    Each is compared with the best so far; `figures.kinds` says how. The mechanism stays beside the network.
     """
-    chosen, blocks = climb.errors[str(figures.chosen)], blocks_of(climb.windows)
+    best, blocks, kept, kinds = str(figures.chosen), blocks_of(climb.windows), None, dict[str, str]()
     for one in trained:
-        if judge(chosen, climb.errors[one.name], climb.frames, blocks).kept:
-            (out / MECHANISM).mkdir(exist_ok=True)
-            shutil.move(out / "model", out / MECHANISM / "model")
-            shutil.copytree(out / NETWORK / "model", out / "model")
-            if (out / "robot").is_dir():
-                shutil.copytree(out / "robot", out / MECHANISM / "robot", dirs_exist_ok=True)
-            return msgspec.structs.replace(figures, network=one.name)
-    return figures
+        judgement = judge(climb.errors[best], climb.errors[one.name], climb.frames, blocks)
+        kinds[one.name] = f"beside {best}, {judgement.reason}"
+        if judgement.kept:
+            best, kept = one.name, one
+    figures = msgspec.structs.replace(figures, kinds=kinds)
+    if kept is None or kept.run is None:
+        return figures
+    (out / MECHANISM).mkdir(exist_ok=True)
+    shutil.move(out / "model", out / MECHANISM / "model")
+    shutil.copytree(kept.run / "model", out / "model")
+    if (out / "robot").is_dir():
+        shutil.copytree(out / "robot", out / MECHANISM / "robot", dirs_exist_ok=True)
+    return msgspec.structs.replace(figures, network=kept.name)

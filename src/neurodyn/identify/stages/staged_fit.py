@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fit in stages with all that it tries: structures before and after it, differences between logs; and its state."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,11 @@ class StagedFit:
 def fit_in_stages(
     models: Sequence[FitModel], store: Store, settings: IdentificationSettings, threads: int, run: Path,
     report: ProgressReport, *, resume: bool, estimates: BaseEstimates | None = None,
+    late: Callable[[], bool] | None = None,
 ) -> StagedFit:  # fmt: skip
     """Fit the structures of a robot to a log, or read the finished fit of a resumed run.
+
+    Once it is `late`, no more structures are tried.
 
     `estimates` are those of an unmeasured base: by the declared model, and again by each fitted one until they settle.
     """
@@ -72,7 +75,7 @@ def fit_in_stages(
             break
     if estimates is not None:
         estimates.write(run)
-    structures = StructureSearch(fitting)
+    structures = StructureSearch(fitting, late=late)
     if settings.structures:
         structures.run(first.stages)
     fitting = structures.fitting

@@ -13,7 +13,7 @@ are better on held-out windows.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -112,12 +112,14 @@ class StructureSearch:
         kept: The structures that are kept.
         tried: What was tried, in words, with its share of the error.
         costs: Held-out cost of the stages, with that of the stage that a structure was fitted on.
+        late: Says that the time for it is over; None for no limit.
     """
 
     fitting: Fitting
     kept: list[StructureCandidate] = field(default_factory=list)
     tried: list[TriedStructure] = field(default_factory=list)
     costs: dict[str, float] = field(default_factory=dict)
+    late: Callable[[], bool] | None = None
     _begin: Tensor | None = None
     _asked: list[str] | None = None
     _errors_of_kept: dict[int, "_HeldOutErrors"] = field(default_factory=dict)
@@ -136,7 +138,9 @@ class StructureSearch:
 
     @property
     def _reasons(self) -> list[str]:
-        """Why the fit asks for another structure."""
+        """Why the fit asks for another structure; nothing once it is late."""
+        if self.late is not None and self.late():
+            return []
         if self._asked is None:
             self._asked = asks(self.fitting)
         return self._asked
