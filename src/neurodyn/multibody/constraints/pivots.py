@@ -51,10 +51,7 @@ def hold_pivots(contacts: Contacts, acceleration: list[Any], pivots: Sequence[tu
                 rests.append(sum((x * after[dof] for dof, x in row.items()), start=share * 0.5 * step * own))
     halves = [inertia.halfway([row.get(dof, 0.0) for dof in range(len(acceleration))]) for row in rows]
     matrix = [
-        [
-            sum((a * b for a, b in zip(half, inertia.weighted(other), strict=True)), start=0.0)
-            for other in halves[: k + 1]
-        ]
+        [sum((a * b for a, b in zip(half, inertia.weight(other), strict=True)), start=0.0) for other in halves[: k + 1]]
         for k, half in enumerate(halves)
     ]
     for k, row in enumerate(matrix):
