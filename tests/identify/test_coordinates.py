@@ -11,10 +11,12 @@ import torch
 
 from neurodyn.core.description.contacts import ChainJoint
 from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.identify.motors import with_lag, with_named_motors
+from neurodyn.identify.stages.stage_windows import near_limits
 from neurodyn.identify.unknowns.quantities import free_space, is_coupled, limbs_of
 from neurodyn.identify.unknowns.search_space import Coordinate, CoordinateSpace
 from neurodyn.multibody.engine import nominal
@@ -52,6 +54,19 @@ def space_of(mechanism: Mechanism) -> CoordinateSpace:
     ]
     found += [Coordinate("payload.radius", 0.05, 0.5)]
     return CoordinateSpace(mechanism, found, limbs_of(mechanism), declared)
+
+
+def test_limits_matter_to_a_fit_where_motion_comes_near_them():
+    spec = StateSpec("leg", (JointSpec("hip", "revolute"), JointSpec("knee", "revolute")), ("hip", "knee"), 0.01)
+    limits = [
+        Coordinate(f"{joint}.{end}", sign * 1.0, 0.06, signed=True, quantities=(f"{joint}.{end}",))
+        for joint in ("hip", "knee")
+        for end, sign in (("lower", -1.0), ("upper", 1.0))
+    ]
+    known = {one.name: one.nominal for one in limits}
+    space = CoordinateSpace(floating(), [Coordinate("hip.mass_scale", 1.0, 0.2), *limits], {"hip": ("hip",)}, known)
+    q = torch.tensor([[-0.5, 0.0], [0.9, 0.3], [0.0, -0.1]])
+    assert near_limits(space, spec, q, 3.0).tolist() == [False, False, True, False, False]
 
 
 def test_a_value_of_nominal_zero_is_a_start_like_any_other():

@@ -25,6 +25,8 @@ def test_a_healthy_arm_keeps_no_structure(declaration: Path):
     search = faulty_arm.searched(declaration, faulty_arm.log(declaration.parent))
     assert not search.kept, search.tried
     assert not any("friction" in one.name for one in search.tried), "the screening sees that there is none"
+    assert search.unseen is not None, "masses and gains would make up for a small payload"
+    assert 0.1 < search.unseen.mass < 1.0
 
 
 SHARE = 0.25

@@ -80,6 +80,7 @@ def test_a_payload_is_found_on_the_link_that_carries_it(arm: tuple[Path, Store])
         {n: float(search.fitting.space.value(n, search.fitting.x)) for n in search.fitting.space.names},
     )
     assert (kept.kind, kept.place) == ("payload", "elbow")
+    assert search.unseen is None, "it is fitted"
     assert tried.kept
     assert tried.share < 1.0
     assert tried.asked_by

@@ -15,6 +15,7 @@ from neurodyn.identify.result import (
     Reference,
     Rung,
     TriedStructure,
+    UnseenPayload,
 )
 from neurodyn.report.sentences import phrase, sentences, usable
 
@@ -127,6 +128,9 @@ DELAY = quantity("motors.delay", 0.0121, 0.0118, 0.0124, unit="s", x=2.0)
          "The model of arm stays as declared: no fitted model predicts held-out motion better."),
         (figures(silent("a.damping"), silent("b.damping"), silent("motors.delay"), ELBOW),
          "The logs do not determine 3 of 4 quantities, which stay as declared: damping (2), delay of commands."),
+        (figures(silent("a.damping"), unseen_payload=UnseenPayload(joint="wrist", mass=0.62)),
+         "The logs do not determine 1 of 1 quantities, which stays as declared: damping at a; nor do they tell whether "
+         "the link of wrist carries up to 0.62 kg."),
         (figures(ELBOW, converged=False, reason="out of time"),
          "The search did not converge (out of time): all values are rough."),
     ],

@@ -30,7 +30,9 @@ def one_after_another(controls: Commands, steps: int) -> tuple[Tensor, int]:
     if controls.ndim == 3:
         return controls, 1
     parts = math.gcd(controls.shape[2], steps)
-    return controls.unflatten(2, (parts, -1)).mean(3).flatten(1, 2), parts
+    if parts < controls.shape[2]:
+        controls = controls.unflatten(2, (parts, -1)).mean(3)
+    return controls.flatten(1, 2), parts
 
 
 def _other_width(spec: StateSpec, torque: Tensor) -> InputError:

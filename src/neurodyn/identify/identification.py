@@ -83,6 +83,7 @@ from neurodyn.identify.result import (
     SensorErrors,
     TorqueErrors,
     TriedStructure,
+    UnseenPayload,
 )
 from neurodyn.identify.sensors import LogSensors, behind_log, sensor_errors
 from neurodyn.identify.settings import (
@@ -246,6 +247,7 @@ class _Identification:
         self.fitting: Fitting | None = None
         self.rigid: HybridDynamics | None = None
         self.tried: list[TriedStructure] = []
+        self.unseen: UnseenPayload | UnsetType = UNSET
 
     def _require_stages(self) -> None:
         if not self.settings.stages:
@@ -379,7 +381,7 @@ class _Identification:
             late=lambda: self._spent_more_than(_STRUCTURES_UNTIL),
         )  # fmt: skip
         self.problem = replace(self.problem, store=done.fitting.store)
-        self.fitting, self.tried = done.fitting, done.tried
+        self.fitting, self.tried, self.unseen = done.fitting, done.tried, done.unseen or UNSET
         self.rigid = None if done.rigid is None else self._at(*done.rigid)
         return done.searched
 
@@ -500,7 +502,8 @@ class _Identification:
             horizon_s=residuals.windows.frames * self.problem.robot.spec.dt,
             weights=0 if self.hybrid is None else self.hybrid.weights.numel(),
             blueprint=to_dict(self.problem.blueprint or Blueprint()), warnings=self.warnings, seed=self.settings.seed,
-            structure=fit.model.structure, carrier=_carrier(fit.model), tried=self.tried, stage=searched.stage,
+            structure=fit.model.structure, carrier=_carrier(fit.model), tried=self.tried,
+            unseen_payload=self.unseen, stage=searched.stage,
             costs=dict(searched.stages), stated=fit.model.held,
             differences=[] if fit.logs is None else fit.logs.differing(),
             together=joint_regions(residuals.space, searched.point.x[0], analysis)

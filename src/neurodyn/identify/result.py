@@ -224,6 +224,16 @@ class TriedStructure(Record, frozen=True):
     doubted: bool = False
 
 
+class UnseenPayload(Record, frozen=True):
+    """The heaviest payload that the logs do not exclude: joint of its link, and mass at the end of its 90 % interval.
+
+    Masses, gains and friction of the fit make up for it.
+    """
+
+    joint: str
+    mass: float
+
+
 class SearchMinima(Record, frozen=True):
     """Minima found from several starts: costs in ascending order, and the values of each quantity in the same order."""
 
@@ -523,6 +533,7 @@ class IdentificationFigures(Record, frozen=True):
         structure: Structural difference from the declaration; empty for none.
         carrier: Joint of the link that carries the payload; empty without one.
         tried: Structures that were tried because the fit asked for them.
+        unseen_payload: A payload that may be there all the same; UNSET if one is fitted, or less than matters.
         stage: Stage of the fit whose values are kept; empty for a fit without stages.
         costs: Cost per held-out window at the end of each stage.
         resamples: Number of fitted bootstrap resamples; UNSET without a bootstrap.
@@ -584,6 +595,7 @@ class IdentificationFigures(Record, frozen=True):
     structure: str = ""
     carrier: str = ""
     tried: list[TriedStructure] = msgspec.field(default_factory=list)
+    unseen_payload: UnseenPayload | UnsetType = UNSET
     stage: str = ""
     costs: dict[str, float] = msgspec.field(default_factory=dict)
     sensors: dict[str, SensorErrors] = msgspec.field(default_factory=dict)

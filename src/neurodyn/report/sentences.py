@@ -387,17 +387,19 @@ def held_out_errors(model: Rung | Reference) -> dict[str, list[float | None]]:
 
 
 def _silent(result: IdentificationFigures) -> list[str]:
-    """Return what the logs do not determine, by kind."""
-    silent = [one for one in result.parameters if not one.determined]
+    """Return what the logs do not determine, by kind, and whether a payload may be among what they do not tell."""
+    silent, load = [one for one in result.parameters if not one.determined], result.unseen_payload
+    up_to = "" if load is UNSET else f"whether the link of {load.joint} carries up to {load.mass:.2g} kg"
     if not silent:
-        return []
+        return [f"The logs do not tell {up_to}."] if up_to else []
     kinds: dict[QuantityKind, list[IdentifiedParameter]] = {}
     for one in silent:
         kinds.setdefault(kind_of(one.name), []).append(one)
     ordered = sorted(kinds.items(), key=lambda pair: -len(pair[1]))
     verb = "stays as declared" if len(silent) == 1 else "stay as declared"
     number = f"{len(silent)} of {len(result.parameters)} quantities"
-    return [f"The logs do not determine {number}, which {verb}: {_list_kinds(ordered, _NAMED)}."]
+    ends = f"; nor do they tell {up_to}" if up_to else ""
+    return [f"The logs do not determine {number}, which {verb}: {_list_kinds(ordered, _NAMED)}{ends}."]
 
 
 def _list_kinds(kinds: Sequence[tuple[QuantityKind, Sequence[IdentifiedParameter]]], most: int | None = None) -> str:

@@ -602,12 +602,16 @@ class Residuals:
         environment = None
         if self._environments is not None:
             environment = self._environments.at(*(x if x is None else x[rows] for x in (w.ground, w.parameters)))
-        control, quantities = w.control[rows] + torque[:, None], physical[:, : len(self.dynamics.physical.specs)]
-        commands = control if w.parts is None else w.parts[rows] + torque[:, None, None]
+        control, quantities = w.control[rows], physical[:, : len(self.dynamics.physical.specs)]
+        commands = None if w.parts is None else w.parts[rows]
+        if self.options.torque_offset:
+            control = control + torque[:, None]
+            commands = None if commands is None else commands + torque[:, None, None]
         context = context_of(w, state=state, rows=rows)
         weights = self.dynamics.weights.detach()
         simulate = self.dynamics.simulate_remembering
-        path, memory = simulate(context, commands, quantities, weights, environment, interpolated=True)
+        given = control if commands is None else commands
+        path, memory = simulate(context, given, quantities, weights, environment, interpolated=True)
         return path, memory, control
 
 

@@ -35,7 +35,7 @@ from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.stages.gain_scan import guessed_gains, scan_gains
-from neurodyn.identify.stages.stage_windows import longest_window, most_windows, past_frames, stage_frames
+from neurodyn.identify.stages.stage_windows import longest_window, most_windows, near_limits, past_frames, stage_frames
 from neurodyn.identify.unknowns.delay_trades import dampings_traded, delays_traded
 from neurodyn.identify.unknowns.priors import UnitPrior
 from neurodyn.identify.unknowns.quantities import LIMITS
@@ -149,7 +149,8 @@ class Fitting:
         self.stages = self._stages()
         early = torch.tensor([not name.endswith(LIMITS) for name in self.space.names], dtype=torch.bool)
         self._early = torch.nonzero(early if bool(early.any()) else ~early)[:, 0]
-        self._seen = torch.nonzero(early | self._near_limits())[:, 0]
+        q = self.windows(Split.TRAIN, self.stages[-1]).q.flatten(0, 1)
+        self._seen = torch.nonzero(early | near_limits(self.space, self.spec, q, _FAR))[:, 0]
         windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
         self.noise = noise_of(self.spec, settings.noise_q, settings.noise_qd, windows)
         self._measured = compared_readings(self.dynamics, store, windows)
@@ -285,18 +286,6 @@ class Fitting:
         known = store.run >= 0
         frames = np.bincount(store.run[known], weights=store.lengths[known], minlength=count) if count else np.zeros(0)
         return (frames * self.spec.dt).tolist()
-
-    def _near_limits(self) -> Tensor:
-        """Return which coordinates are limits of joints that motion in the last stage comes near, bool, shape [n]."""
-        q, names = self.windows(Split.TRAIN, self.stages[-1]).q.flatten(0, 1), self.spec.q_names
-        near = torch.zeros(len(self.x), dtype=torch.bool)
-        for k, one in enumerate(self.space.coordinates):
-            joint, _, end = one.name.rpartition(".")
-            if f".{end}" in LIMITS and joint in names:
-                reached, room = q[:, names.index(joint)], _FAR * one.width
-                beyond = reached > one.nominal - room if end == "upper" else reached < one.nominal + room
-                near[k] = bool(beyond.any())
-        return near
 
     def _searched(self, stage: FitStage) -> Tensor:
         """Return the coordinates that a search of a stage moves: others leave every roll-out as it is."""

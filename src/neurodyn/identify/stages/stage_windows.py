@@ -4,12 +4,18 @@
 import math
 from collections.abc import Sequence
 
+import torch
+from torch import Tensor
+
 from neurodyn.core.description.mechanism import Mechanism
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.settings import FitStage, IdentificationSettings
+from neurodyn.identify.unknowns.quantities import LIMITS
+from neurodyn.identify.unknowns.search_space import CoordinateSpace
 
 _OVERLAP = 3.0
 """Most windows that a frame of the log is in: more of a short log say the same again."""
@@ -67,3 +73,22 @@ def past_frames(dynamics: HybridDynamics, settings: IdentificationSettings, stor
 def stage_frames(stage: FitStage, dt: float) -> int:
     """Return the frames of a stage's window."""
     return max(3, round(stage.seconds / dt))
+
+
+def near_limits(space: CoordinateSpace, spec: StateSpec, q: Tensor, reach: float) -> Tensor:
+    """Return which coordinates are limits of joints that some positions come near, bool, shape [n].
+
+    Args:
+        space: The coordinates.
+        spec: Names of the positions.
+        q: Positions, shape [N, nq].
+        reach: Distance from a limit that is near, in deviations of its prior.
+    """
+    near = torch.zeros(len(space.coordinates), dtype=torch.bool)
+    for k, one in enumerate(space.coordinates):
+        joint = one.name.removesuffix(LIMITS[0]).removesuffix(LIMITS[1])
+        if joint != one.name and joint in spec.q_names:
+            ends, room = q[:, spec.q_names.index(joint)].aminmax(), reach * one.width
+            upper = one.name.endswith(LIMITS[1])
+            near[k] = float(ends.max) > one.nominal - room if upper else float(ends.min) < one.nominal + room
+    return near

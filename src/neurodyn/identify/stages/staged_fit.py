@@ -15,7 +15,7 @@ from neurodyn.data.store import Store
 from neurodyn.identify.base_states import BaseEstimates
 from neurodyn.identify.confidence.parameter_search import Searched
 from neurodyn.identify.ladder.structures import FitModel
-from neurodyn.identify.result import TriedStructure
+from neurodyn.identify.result import TriedStructure, UnseenPayload
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.identify.stages.agreement import let_differ
 from neurodyn.identify.stages.growing_windows import Fitting, ProgressReport
@@ -36,12 +36,14 @@ class StagedFit:
         searched: Its result.
         rigid: The best structure without springs, if springs are kept, and its coordinates; None otherwise.
         tried: Structures that were tried after the fit.
+        unseen: The heaviest payload that the log does not exclude; None for none that matters.
     """
 
     fitting: Fitting
     searched: Searched
     rigid: tuple[FitModel, Tensor] | None
     tried: list[TriedStructure]
+    unseen: UnseenPayload | None = None
 
 
 def fit_in_stages(
@@ -88,6 +90,7 @@ def fit_in_stages(
         "costs": dict(searched.stages), "kept": [[one.kind, one.place] for one in structures.kept],
         "stated": list(fitting.model.stated), "widths": fitting.space.widths, "substeps": fitting.model.engine.substeps,
         "tried": [to_dict(one) for one in structures.tried],
+        "unseen": None if structures.unseen is None else to_dict(structures.unseen),
     }  # fmt: skip
     if fitting.before is not None:
         tree["before"] = fitting.before
@@ -98,7 +101,8 @@ def fit_in_stages(
         tree["local"] = torch.stack(list(fitting.local.values()))
     artifacts.write_json(run / "state" / _STAGES, found)
     artifacts.write_tree(run / "state", STATE, tree)
-    return StagedFit(fitting, searched, None if other is None else (other.model, other.x), structures.tried)
+    rigid = None if other is None else (other.model, other.x)
+    return StagedFit(fitting, searched, rigid, structures.tried, structures.unseen)
 
 
 def _index(models: Sequence[FitModel], model: FitModel) -> int:
@@ -129,4 +133,8 @@ def _read(
         fitting.take_own_derivatives()
     rigid = (models[int(saved["rigid_structure"])], saved["rigid"]) if "rigid" in saved else None
     tried = [from_dict(one, TriedStructure, _STAGES) for one in stages.get("tried", ())]
-    return StagedFit(fitting, fitting.end_with_shifts(fitting.end(stages["costs"])), rigid, tried)
+    unseen = stages.get("unseen")
+    return StagedFit(
+        fitting, fitting.end_with_shifts(fitting.end(stages["costs"])), rigid, tried,
+        None if unseen is None else from_dict(unseen, UnseenPayload, _STAGES),
+    )  # fmt: skip

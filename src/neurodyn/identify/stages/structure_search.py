@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -31,7 +32,7 @@ from neurodyn.identify.fit.least_squares import assemble, reduce
 from neurodyn.identify.fit.residuals import Point, Residuals
 from neurodyn.identify.ladder.rungs import held_out_errors, held_out_windows, noise_errors
 from neurodyn.identify.ladder.structures import FitModel
-from neurodyn.identify.result import TriedStructure
+from neurodyn.identify.result import TriedStructure, UnseenPayload
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.stages.drive_structures import ELASTIC_JOINT, LOADED_FRICTION, STATED_GAINS, TILTED_BASE
 from neurodyn.identify.stages.growing_windows import Fitting
@@ -43,7 +44,7 @@ from neurodyn.identify.stages.structure_kinds import (
     StructureCandidate,
     StructureKind,
 )
-from neurodyn.identify.unknowns.search_space import Coordinate, CoordinateSpace
+from neurodyn.identify.unknowns.search_space import PAYLOAD, Coordinate, CoordinateSpace
 
 IMPLAUSIBLE = 3.0
 """Standard deviations of a prior beyond which a value is implausible."""
@@ -57,13 +58,16 @@ _DOUBTED = 0.8
 """Share of what a structure has to save of held-out errors to be kept, from which on it is doubted if it is not."""
 _REST = 3.0
 """Ratio of held-out errors to those of a perfect model under the sensors' noise above which a fit asks."""
+_NOTABLE, _QUANTILE = 0.02, 1.645
+"""Payload that matters, as a share of the robot's mass, and the deviations of the upper end of a 90 % interval."""
 _FEW = 3
-"""Driven joints up to which springs are tried in each; of more, in the one that errs most."""
+"""Driven joints up to which springs are tried in each; of more, in the one that errs most, of large fits beside noise.
+"""
 _SHARE = 0.8
 """Largest share of the error with which a structure is kept that no screening asked for."""
 _MANY = 30
-"""Coordinates of a fit beyond which only one structure, and a payload, are tried in a round, no springs, and fits take
-no more time."""
+"""Coordinates of a fit beyond which only one structure and payloads in two places are tried in a round, and one spring,
+and fits take no more time."""
 _PATIENT = 25
 """Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
 
@@ -81,21 +85,25 @@ STRUCTURES: Registry[StructureKind] = Registry(
 """Structures that are tried."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Screened:
     """What the screening says of a candidate.
 
     Attributes:
         candidate: The candidate.
-        share: Share of the cost that it is expected to save.
+        share: Share of the cost that it is expected to save, in large fits as roll-outs along the step confirm.
+        promise: The same by the step alone.
         starts: First values of its coordinates, of which the best count.
         x: Where the coordinates of the fit go with it, shape [n].
+        most: Upper end of the 90 % interval of the first of its columns, such as the mass of a payload [kg].
     """
 
     candidate: StructureCandidate
     share: float
+    promise: float = 0.0
     starts: Sequence[Mapping[str, float]] = ({},)
     x: Tensor | None = None
+    most: float = 0.0
 
 
 def describe(candidate: StructureCandidate) -> str:
@@ -113,6 +121,7 @@ class StructureSearch:
         tried: What was tried, in words, with its share of the error.
         costs: Held-out cost of the stages, with that of the stage that a structure was fitted on.
         late: Says that the time for it is over; None for no limit.
+        unseen: The heaviest payload that the log does not exclude, of a fit without one; None for less than matters.
     """
 
     fitting: Fitting
@@ -120,6 +129,7 @@ class StructureSearch:
     tried: list[TriedStructure] = field(default_factory=list)
     costs: dict[str, float] = field(default_factory=dict)
     late: Callable[[], bool] | None = None
+    unseen: UnseenPayload | None = None
     _begin: Tensor | None = None
     _asked: list[str] | None = None
     _errors_of_kept: dict[int, "_HeldOutErrors"] = field(default_factory=dict)
@@ -130,7 +140,7 @@ class StructureSearch:
         for _ in range(_ROUNDS):
             if not self._round():
                 break
-        if not self._large and self._reasons:
+        if self._reasons:
             self._round_of_springs()
         if self._reasons:
             self._round(last=True)
@@ -175,26 +185,46 @@ class StructureSearch:
     def _chosen(self, *, last: bool) -> list[Screened]:
         """Return the candidates to fit."""
         tried = {one.name for one in self.tried}
+        found = screen(self.fitting, self._stages, last=last, asked=bool(self._reasons))
+        self._bound_payload(found)
+        found = [one for one in found if describe(one.candidate) not in tried]
         ranked: list[Screened] = []
-        for one in screen(self.fitting, self._stages, last=last, asked=bool(self._reasons)):
+        for one in found:
             kind, place = one.candidate.kind, one.candidate.place
             simple = [other.candidate.kind for other in ranked if other.candidate.place != EVERY]
-            if describe(one.candidate) not in tried and (place == EVERY or kind not in simple):
+            if place == EVERY or kind not in simple:
                 ranked.append(one)
         chosen = [one for one in ranked if one.share >= _LEAST]
-        if self._large:  # of a payload, whose effect others make up for, one looks in any case
-            chosen = chosen[:1] + [one for one in chosen[1:] if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD][:1]
+        if self._large:
+            chosen = chosen[:1]
+            # Of a payload, for whose effect others make up, one looks in any case, also where a step leads too far.
+            loads = [one for one in found if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD and self._reasons]
+            for best in (max(loads, key=size, default=None) for size in (attrgetter("share"), attrgetter("promise"))):
+                if best is not None and best not in chosen and best.promise >= _LEAST:
+                    chosen.append(best)
         return chosen[:_TRIALS]
 
+    def _bound_payload(self, found: Sequence[Screened]) -> None:
+        """Note the heaviest payload that the screening does not exclude; the log tells none where one is free."""
+        loads = [one for one in found if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD]
+        if loads or self.fitting.space.has(PAYLOAD[0]):
+            most = max(loads, key=attrgetter("most"), default=None)
+            total = sum(link.mass for link in self.fitting.model.mechanism.links)
+            self.unseen = None
+            if most is not None and most.most > _NOTABLE * total:
+                self.unseen = UnseenPayload(joint=most.candidate.place, mass=most.most)
+
     def _round_of_springs(self) -> None:
-        """Fit what the screening does not tell of, and keep the best."""
+        """Fit what the screening does not tell of, and keep the best; of large fits only where much is unexplained."""
         fitting = self.fitting
         worst = self._errors().errors.errors[:, -1].nanmean(0)
         joints = [name for name in fitting.spec.controls if name in fitting.spec.tangent_names]  # rotors are none
         order = sorted(joints, key=lambda name: -float(worst[fitting.spec.tangent_names.index(name)]))
         few = joints if len(joints) <= _FEW else order[:1]
+        if self._large:
+            few = [name for _, name, _ in _unexplained(fitting) if name in joints]
         self._keep([
-            self._try(Screened(one, 0.0))
+            self._try(Screened(one, share=0.0))
             for one in candidates_for(fitting.model, fitting.settings)
             if not STRUCTURES[one.kind].screened and one.place in few
         ])  # fmt: skip
@@ -295,25 +325,27 @@ def asks(fitting: Fitting) -> list[str]:
             reasons.append(f"{one.name} is at a bound")
         elif abs(float(x[k])) > IMPLAUSIBLE:
             reasons.append(f"{one.name} is {abs(float(x[k])):.1f} deviations from its declared value")
-    reasons += _unexplained(fitting)
-    return reasons
+    rests = _unexplained(fitting)
+    return reasons + [f"the error of {name} after {s:.2g} s is {rest:.1f} times noise" for rest, name, s in rests]
 
 
-def _unexplained(fitting: Fitting) -> list[str]:
-    """Return in words how far the errors of held-out roll-outs are above those of a perfect model under noise."""
+def _unexplained(fitting: Fitting) -> list[tuple[float, str, float]]:
+    """Return how far errors of held-out roll-outs are above those of a perfect model under noise, where they are most.
+
+    A list of one ratio with its coordinate and horizon [s], or of none.
+    """
     settings = fitting.settings
     windows, frames = _held_out(fitting, fitting.past)
     errors = held_out_errors(fitting.current(), fitting.store, windows)
     floor = noise_errors(fitting.dynamics, fitting.store, windows, fitting.past, fitting.noise)
     both, worst = errors.finite & floor.finite, (0.0, "", 0.0)
     if not bool(both.any()):
-        return ["no held-out roll-out is finite"]
+        return [(math.inf, "every coordinate", settings.seconds[0])]
     for frame, seconds in zip(frames, settings.seconds, strict=False):
         ratios = errors.errors[both, frame - 1].mean(0) / floor.errors[both, frame - 1].mean(0).clamp_min(1e-12)
         ratio, k = torch.max(torch.nan_to_num(ratios), 0)
         worst = max(worst, (float(ratio), errors.names[int(k)], seconds))
-    rest, name, seconds = worst
-    return [f"the error of {name} after {seconds:.2g} s is {rest:.1f} times noise"] if rest > _REST else []
+    return [worst] if worst[0] > _REST else []
 
 
 def _held_out(fitting: Fitting, past: int) -> tuple[Windows, list[int]]:
@@ -388,11 +420,17 @@ def _screened(
         gain, moved = _gain(full, right, x, lower, upper, [*shared, *rows])
         for column, row in zip(one.columns, rows, strict=True):
             moved[row] = _linear(column, x[row], moved[row])
-        if large and left - (cost - gain) >= _LEAST * now:
+        promise = (left - (cost - gain)) / now
+        if large and promise >= _LEAST:
             gain *= _realised(residuals, point, moved, gain)
         values = {column.name: float(column.value(moved[row])) for column, row in zip(one.columns, rows, strict=True)}
         starts = STRUCTURES[one.kind].starts(fitting.model, one.place, values)
-        found.append(Screened(one, (left - (cost - gain)) / now, starts, moved[: len(space.names)]))
+        free = [*shared, *rows]
+        deviation = (
+            torch.linalg.pinv(full[free][:, free], hermitian=True)[len(shared), len(shared)].clamp_min(0.0).sqrt()
+        )
+        most = float(one.columns[0].value(moved[rows[0]].clamp_min(0.0) + _QUANTILE * deviation))
+        found.append(Screened(one, (left - (cost - gain)) / now, promise, starts, moved[: len(space.names)], most))
     return found, left
 
 
