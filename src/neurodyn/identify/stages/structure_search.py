@@ -138,7 +138,7 @@ class StructureSearch:
         """Try structures while the fit asks for them; `costs` are those of its stages."""
         self.costs = dict(costs)
         for _ in range(_ROUNDS):
-            if not self._round():
+            if self._is_late or not self._round():
                 break
         if self._reasons:
             self._round_of_springs()
@@ -147,9 +147,13 @@ class StructureSearch:
         return self
 
     @property
+    def _is_late(self) -> bool:
+        return self.late is not None and self.late()
+
+    @property
     def _reasons(self) -> list[str]:
         """Why the fit asks for another structure; nothing once it is late."""
-        if self.late is not None and self.late():
+        if self._is_late:
             return []
         if self._asked is None:
             self._asked = asks(self.fitting)
