@@ -245,7 +245,7 @@ def _about(kind: QuantityKind, found: Sequence[IdentifiedParameter]) -> str:
         return f"{_join(noun, kind, first)} is {phrase(first)}, declared {declared_text(first)}"
     clauses = [f"{kind.part(one.name)} {phrase(one)}" for one in named]
     more = f", and {len(found) - len(named)} more differ" if len(found) > len(named) else ""
-    return f"{noun}: {', '.join(clauses)}; declared_text {' and '.join(dict.fromkeys(map(declared_text, named)))}{more}"
+    return f"{noun}: {', '.join(clauses)}; declared {' and '.join(dict.fromkeys(map(declared_text, named)))}{more}"
 
 
 def _join(noun: str, kind: QuantityKind, one: IdentifiedParameter) -> str:
