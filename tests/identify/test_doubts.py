@@ -382,7 +382,7 @@ def test_parts_of_a_run_that_differ_are_doubted_and_named_groups_are_not(sound: 
             one.name for one in DOUBTS["agreement"](evidence_of(sound, fitted, climb, differences=[other], own=own))
         ]
 
-    assert found("part 1", "part 2") == ["logs-disagree"]
+    assert found("log, part 1", "log, part 2") == ["logs-disagree"]
     assert found("left", "right") == []
 
 

@@ -91,8 +91,8 @@ class Delay(Config, frozen=True):
     reason: str = ""
 
 
-SITTING = "part "
-"""Begin of the names of groups that are parts of one run, cut by pauses."""
+SITTING = ", part "
+"""What the names of groups that are parts of one run, cut by pauses, have between run and number."""
 CONTROL = "control"
 """Stream of the commands in a header's `delays`: how long after a command the motion follows it."""
 
@@ -113,7 +113,7 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         mechanism: The robot's tree of links; None if unknown.
         versions: Versions of the packages that made the data.
         notes: The reader's notes: files, rates, alignment.
-        groups: Names of the groups that episodes belong to; those of a single run with pauses begin with `SITTING`.
+        groups: Names of the groups that episodes belong to; those of a single run with pauses hold `SITTING`.
         runs: Names of the runs that episodes were cut from.
         streams: Sensor streams, in the order of their columns.
         drives: Drives, by joint or pattern, that follow target controls; empty if controls are torques or they are

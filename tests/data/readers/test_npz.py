@@ -50,7 +50,7 @@ def test_pauses_cut_a_single_run_into_parts(tmp_path):
     np.savez(tmp_path / "log.npz", time=paused, pos=q, vel=qd, tau=control)
     store = read(tmp_path / "log.npz", episodes=None, split=None, group=None, group_names=None, run_names=None)
     assert store.header.runs == ("log",)
-    assert store.header.groups == ("part 1", "part 2")
+    assert store.header.groups == ("log, part 1", "log, part 2")
     assert store.group.tolist() == [0] * 3 + [1] * 6  # each piece is cut in time for training, validation and test
 
 

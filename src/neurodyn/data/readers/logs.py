@@ -319,7 +319,7 @@ def _in_sittings(episodes: list[_WrittenEpisode], survey: Survey) -> list[_Writt
     """Return the episodes of a single run with its sittings as groups, if pauses cut it into several."""
     if len(survey.runs) != 1 or episodes[-1].sitting == 0 or any(one.group for one in episodes):
         return episodes
-    return [replace(one, group=f"{SITTING}{one.sitting + 1}") for one in episodes]
+    return [replace(one, group=f"{one.run}{SITTING}{one.sitting + 1}") for one in episodes]
 
 
 class _Conversion:
