@@ -97,9 +97,9 @@ class NetworkLearner(GradientLearner):
         settings: NetworkTrainingSettings,
         *,
         seed: int,
-        save: Callable[[HybridDynamics], None],
+        save: Callable[[HybridDynamics], None] | None = None,
     ) -> None:
-        """Prepare a training; `seed` is that of the batches, and `save` keeps the model as the best so far."""
+        """Prepare a training; `seed` is that of the batches, and `save`, if any, keeps the model as the best so far."""
         self._model, self._windows, self.settings, self._save = model, windows, settings, save
         self.clip = settings.clip
         self._leaves = [nn.Parameter(part.clone()) for part in split_weights(model.config.blueprint, model.weights)]
@@ -155,7 +155,8 @@ class NetworkLearner(GradientLearner):
         """Write the model to the run directory."""
         self._best = (self._raw.detach().clone(), self._flat().detach().clone())
         self._take_best()
-        self._save(self._model)
+        if self._save is not None:
+            self._save(self._model)
 
     def finish(self, train_state: TrainState) -> None:
         """Set the model to its best weights and quantities."""

@@ -255,7 +255,7 @@ class LinearisedLearner(NetworkLearner):
         errors: LinearisedErrors, *, seed: int,
     ) -> None:  # fmt: skip
         """Prepare a training; other arguments: see `NetworkLearner`."""
-        super().__init__(model, windows, settings, seed=seed, save=lambda _: None)
+        super().__init__(model, windows, settings, seed=seed)
         self._linearised, self._scale = errors, windows.scale.float()
 
     def draw(self) -> None:

@@ -205,7 +205,7 @@ class OnRollouts:
             windows: The data.
             settings: Settings.
         """
-        yield NetworkLearner(dynamics, windows, _plan(settings), seed=settings.seed, save=_not_at_all)
+        yield NetworkLearner(dynamics, windows, _plan(settings), seed=settings.seed)
 
 
 class OnLinearisedErrors(OnRollouts):
@@ -230,17 +230,13 @@ class OnLinearisedErrors(OnRollouts):
         coarse = change(steps=_STEPS * steps, rate=_RATE)
         yield LinearisedLearner(dynamics, windows, coarse, errors, seed=settings.seed)
         fine = change(steps=max(1, steps // _FINISHING), rate=_FINE_RATE)
-        yield NetworkLearner(dynamics, windows, fine, seed=settings.seed, save=_not_at_all)
+        yield NetworkLearner(dynamics, windows, fine, seed=settings.seed)
 
 
 def _plan(settings: IdentificationSettings) -> NetworkTrainingSettings:
     return NetworkTrainingSettings(
         parameter_rate=0.0, batch=64, validations=12, patience=5, steps=settings.network_steps
     )
-
-
-def _not_at_all(_: HybridDynamics) -> None:
-    """Keep no file of the best model so far."""
 
 
 def residual_scale(dynamics: HybridDynamics, store: Store, windows: Windows) -> Tensor:
