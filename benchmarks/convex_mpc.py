@@ -18,7 +18,7 @@ import numpy as np
 from _common import require, result_parser, single_thread, write_result
 from neurodyn import robots
 from neurodyn.walking import Commands, MpcSettings, WalkingPlant, walk, walker, walking_plant
-from neurodyn.walking.convex_mpc import SOLVERS, RigidBodyPrediction
+from neurodyn.walking.convex_mpc import QP_SOLVERS, RigidBodyPrediction
 from neurodyn.walking.state import ForceInputs
 
 SEED = 500
@@ -57,14 +57,14 @@ def timed(network: Path | None) -> tuple[dict[str, float], dict[str, float]]:
     prediction = RigidBodyPrediction(plant.quadruped, settings)
     programs = [prediction.programs(here)[0] for here in situations]
     greatest = settings.greatest_force * plant.quadruped.mass * plant.quadruped.gravity
-    reference = [SOLVERS["daqp"](p.H, p.g, settings.friction, greatest) for p in programs]
+    reference = [QP_SOLVERS["daqp"](p.H, p.g, settings.friction, greatest) for p in programs]
     require(all(x is not None for x in reference), "daqp solves every program")
     figures = {"unknowns": statistics.median(len(p.g) for p in programs)}
     figures["build_ms"] = median(prediction.programs, situations)
-    for name in SOLVERS:
+    for name in QP_SOLVERS:
         if importlib.util.find_spec(name) is None:
             continue
-        solve = SOLVERS[name]
+        solve = QP_SOLVERS[name]
         off = max(
             float(np.abs(p.first(solve(p.H, p.g, settings.friction, greatest)) - p.first(x)).max())
             for p, x in zip(programs, reference, strict=True)

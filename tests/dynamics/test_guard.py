@@ -11,7 +11,16 @@ import torch
 from neurodyn.core.errors import Notice
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import State, Trajectory, Window
-from neurodyn.dynamics.guard import MOST, DivergedError, Fault, FaultHistory, fault_of, report, state_fault, watching
+from neurodyn.dynamics.guard import (
+    MOST_FAULTS,
+    DivergedError,
+    Fault,
+    FaultHistory,
+    fault_of,
+    report,
+    state_fault,
+    watching,
+)
 from neurodyn.robots.plausible import PlausibleBounds
 from tests import plant
 
@@ -103,10 +112,10 @@ def test_outside_of_a_watch_a_fault_is_a_notice():
 def test_few_states_are_written_however_many_faults_there_are(tmp_path):
     window = Window(torch.zeros(1, 3, 2), torch.zeros(1, 3, 2), torch.zeros(1, 2, 1))
     with watching(tmp_path / "nan") as watch:
-        for world in range(MOST + 3):
+        for world in range(MOST_FAULTS + 3):
             report(Fault("", world, 3, "q.slider", None, None, None), FaultHistory(plant.robot().spec, window))
-    assert len(watch.faults) == MOST + 3
-    assert len(list((tmp_path / "nan").iterdir())) == MOST
+    assert len(watch.faults) == MOST_FAULTS + 3
+    assert len(list((tmp_path / "nan").iterdir())) == MOST_FAULTS
 
 
 def test_of_what_came_before_only_finite_states_are_written(tmp_path):

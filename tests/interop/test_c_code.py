@@ -31,7 +31,7 @@ from neurodyn.tasks import Memory, load
 from neurodyn.tasks.task import reset_states
 from neurodyn.walking.convex_mpc import FrictionPyramids, MpcSettings
 from neurodyn.walking.force_network import ForceNetwork, ImitationConfig, save_imitation
-from neurodyn.walking.state import CONTACT, FEATURES
+from neurodyn.walking.state import CONTACT, FORCE_INPUTS
 from tests.dynamics.hybrid.test_memory import RECURRENT, stirred
 from tests.dynamics.neural.test_compiled import make
 from tests.dynamics.test_artifact_export import hopping
@@ -257,10 +257,10 @@ def test_networks_of_drives_give_the_torques_of_python(tmp_path: Path, network: 
 def test_imitated_forces_are_those_of_python(tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = ForceNetwork(120.0, (20, 10))
-    network.normaliser.fit(torch.randn(100, FEATURES))
+    network.normaliser.fit(torch.randn(100, FORCE_INPUTS))
     config = ImitationConfig("a1", "trot", MpcSettings(), (20, 10), 12.0, 0.3)
     save_imitation(tmp_path / "forces", network, config, onnx=False)
-    features = np.random.default_rng(0).normal(size=(200, FEATURES)).astype(np.float32)
+    features = np.random.default_rng(0).normal(size=(200, FORCE_INPUTS)).astype(np.float32)
     features[:, CONTACT] = features[:, CONTACT] > 0
     [found] = Program(code_unit(str(tmp_path / "forces")), tmp_path / "c")(features)
     pyramids = FrictionPyramids(config.settings.friction, config.settings.greatest_force * 120.0)

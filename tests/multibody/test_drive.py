@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.core.description.drive import DRIVE_KINDS, NUMBERS, Drive
+from neurodyn.core.description.drive import DRIVE_KINDS, DRIVE_NUMBERS, Drive
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
@@ -176,7 +176,12 @@ def test_with_a_bias_states_are_readings():
 
 def test_every_number_and_the_command_have_the_derivative_of_finite_differences():
     names = tuple(WHOLE.quantities())
-    assert set(names) == set(NUMBERS) - {"per_command", "offset", "per_position", "per_velocity"}  # of an affine law
+    assert set(names) == set(DRIVE_NUMBERS) - {
+        "per_command",
+        "offset",
+        "per_position",
+        "per_velocity",
+    }  # of an affine law
     made = engine(WHOLE, *names)
     generator = torch.Generator().manual_seed(3)
     commands = 0.6 * torch.randn(2, 9, 1, generator=generator, dtype=F64)

@@ -11,7 +11,7 @@ import torch
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.errors import InputError
-from neurodyn.multibody.contacts.held_ground import NUMBERS
+from neurodyn.multibody.contacts.held_ground import GROUND_NUMBERS
 from neurodyn.multibody.engine import Engine, EngineConfig, nominal
 from tests.multibody import machines, reference
 from tests.multibody.reference import Configuration
@@ -73,7 +73,7 @@ def test_every_name_can_be_acted_on_and_matters(named):
     assert engine.names == names
     acted = [net.quantities[0] for net in nets]
     weights = torch.zeros(2 * len(nets), dtype=F64, requires_grad=True)
-    given = {"held": PLANE.expand(1, 1, NUMBERS)} if config.contact else {}
+    given = {"held": PLANE.expand(1, 1, GROUND_NUMBERS)} if config.contact else {}
     given |= {"control": tensor([0.7]), "parameters": torch.full((len(config.free),), 0.1, dtype=F64)}
     after = run(engine, start_of(mechanism), weights=weights, **given)[0, 1]
     slopes = torch.stack([torch.autograd.grad(x, weights, retain_graph=True)[0][1::2] for x in after])
@@ -199,7 +199,7 @@ def lying(height=0.135):
 def test_gradients_through_contact_by_state_control_parameters_and_ground(hopper):
     """Softer than a real ground, so that differences can resolve it; the contact neither opens nor closes."""
     parameters = torch.tensor([2e3, 0.5, 0.6, 0.2, 0.05, 0.5], dtype=F64)
-    held = torch.tensor([0.0, 0.0, 0.0, 0.02, -0.03, 0.99935], dtype=F64).expand(1, 2, NUMBERS).contiguous()
+    held = torch.tensor([0.0, 0.0, 0.0, 0.02, -0.03, 0.99935], dtype=F64).expand(1, 2, GROUND_NUMBERS).contiguous()
     values = [lying(), tensor([0.3], [-0.2]), held, parameters]
 
     def rollout(state, control, held, parameters):

@@ -8,7 +8,7 @@ import torch
 from neurodyn.walking.convex_mpc import MpcSettings
 from neurodyn.walking.force_network import ForceNetwork, ImitatedForces, ImitationConfig, Matrices
 from neurodyn.walking.gait import GAITS
-from neurodyn.walking.state import CONTACT, FEATURES, ForceInputs
+from neurodyn.walking.state import CONTACT, FORCE_INPUTS, ForceInputs
 
 WEIGHT, GREATEST = 135.0, 80.0
 
@@ -25,14 +25,14 @@ def situation(worlds: int, gait: str) -> ForceInputs:
 def network(widths: tuple[int, ...]) -> ForceNetwork:
     torch.manual_seed(0)
     made = ForceNetwork(WEIGHT, widths).eval()
-    made.normaliser.fit(np.random.default_rng(1).normal(0.5, 2.0, (100, FEATURES)).astype(np.float32))
+    made.normaliser.fit(np.random.default_rng(1).normal(0.5, 2.0, (100, FORCE_INPUTS)).astype(np.float32))
     return made
 
 
 @pytest.mark.parametrize("gait", ["trot", "walk", "stand"])
 def test_features_are_the_situation(gait):
     here, found = situation(20, gait), situation(20, gait).features()
-    assert (found.shape, found.dtype) == ((20, FEATURES), np.float32)
+    assert (found.shape, found.dtype) == ((20, FORCE_INPUTS), np.float32)
     plain = [here.tilt, here.yaw[:, None], here.height[:, None], here.spin, here.velocity, here.command,
              here.feet.reshape(20, 12), here.contact, here.gait.left(here.phase), np.sin(2 * np.pi * here.phase),
              np.cos(2 * np.pi * here.phase)]  # fmt: skip

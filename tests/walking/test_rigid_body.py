@@ -7,9 +7,16 @@ import numpy as np
 import pytest
 
 from neurodyn.core.errors import InputError
-from neurodyn.walking.convex_mpc import SOLVERS, ConvexMpc, FrictionPyramids, MpcSettings, RigidBodyPrediction, pyramids
+from neurodyn.walking.convex_mpc import (
+    QP_SOLVERS,
+    ConvexMpc,
+    FrictionPyramids,
+    MpcSettings,
+    RigidBodyPrediction,
+    pyramids,
+)
 from neurodyn.walking.gait import GAITS
-from neurodyn.walking.state import FEATURES, ForceInputs
+from neurodyn.walking.state import FORCE_INPUTS, ForceInputs
 
 
 def at(quadruped, worlds=1, seed=0, gait="trot") -> ForceInputs:
@@ -62,13 +69,13 @@ def test_the_program_is_the_cost_of_the_simulated_body(a1):
     assert np.diff(values) == pytest.approx(np.diff(costs), rel=1e-9)
 
 
-@pytest.mark.parametrize("name", list(SOLVERS))
+@pytest.mark.parametrize("name", list(QP_SOLVERS))
 def test_solvers_satisfy_the_optimality_conditions(a1, name):
     if importlib.util.find_spec(name) is None:
         pytest.skip(f"{name} is not installed")
     settings = MpcSettings()
     for program in RigidBodyPrediction(a1.quadruped, settings).programs(at(a1.quadruped, 5)):
-        x = SOLVERS[name](program.H, program.g, settings.friction, 135.0)
+        x = QP_SOLVERS[name](program.H, program.g, settings.friction, 135.0)
         assert x is not None
         count = len(program.step)
         rows, lower, upper = pyramids(count, settings.friction, 135.0)
@@ -104,7 +111,7 @@ def test_worlds_side_by_side_are_decided_as_alone(a1):
     for world in range(3):
         parts = {name: getattr(many, name)[world : world + 1] for name in many.__dataclass_fields__ if name != "gait"}
         assert mpc(ForceInputs(**parts, gait=many.gait))[0] == pytest.approx(forces[world], abs=1e-9)
-    assert many.features().shape == (3, FEATURES)
+    assert many.features().shape == (3, FORCE_INPUTS)
 
 
 def test_what_cannot_be_decided_is_not_a_number(a1):

@@ -180,9 +180,9 @@ def inspect(
         neurodyn inspect walk.h5
     """
     from neurodyn.data.readers.column_map import is_log
-    from neurodyn.data.writer import SUFFIXES
+    from neurodyn.data.writer import STORE_SUFFIXES
 
-    if file.suffix.lower() not in SUFFIXES or is_log(file):
+    if file.suffix.lower() not in STORE_SUFFIXES or is_log(file):
         _inspect_log(file, robot, map, json)
         return
     from neurodyn.cli.terminal.tables import print_inspection

@@ -21,7 +21,7 @@ from neurodyn.cli import control, data, demo, evaluate, installation, policy, ro
 from neurodyn.cli.terminal.arguments import parse, require_usable_values
 from neurodyn.core.artifacts import STANDARD_OUTPUT
 from neurodyn.core.errors import InputError, Notice, suggestion
-from neurodyn.core.interruption import KEPT, RESUME, UNFINISHED, Interrupted, stoppable
+from neurodyn.core.interruption import RESUME, UNFINISHED, WORK_IS_KEPT, Interrupted, stoppable
 from neurodyn.core.provenance import __version__
 from neurodyn.core.registry import Registry
 from neurodyn.core.workers import FORWARD_ONLY
@@ -138,7 +138,7 @@ def run(arguments: list[str]) -> int:
         _complain(f"neurodyn: {short}")
         return 2
     except KeyboardInterrupt as stop:
-        print(f"neurodyn: {str(stop) or KEPT}", file=sys.stderr)
+        print(f"neurodyn: {str(stop) or WORK_IS_KEPT}", file=sys.stderr)
         return getattr(stop, "code", 130)
     except BrokenPipeError:
         sys.stderr.close()
@@ -253,9 +253,9 @@ def _working(command: str, bound: "functools.partial[Any]") -> contextlib.Abstra
 
 def _stop_error(stop: KeyboardInterrupt, *, resumable: bool) -> Interrupted:
     """Return the exception that ends a stopped verb; its message names --resume only if the verb has it."""
-    text, code = str(stop) or KEPT, getattr(stop, "code", 130)  # a training names the signal that stopped it
+    text, code = str(stop) or WORK_IS_KEPT, getattr(stop, "code", 130)  # a training names the signal that stopped it
     if not resumable:
-        text = text.replace(RESUME, "").replace(KEPT, UNFINISHED)
+        text = text.replace(RESUME, "").replace(WORK_IS_KEPT, UNFINISHED)
     elif RESUME not in text:
         text += RESUME
     return Interrupted(text, code)

@@ -11,7 +11,7 @@ from neurodyn.core.config import Record
 from neurodyn.core.verdict import Finding
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.tasks import Memory, Task
-from neurodyn.tasks.commands import LEAST, GoalCommand
+from neurodyn.tasks.commands import LEAST_COMMAND, GoalCommand
 
 STANDS = 0.2
 """Largest mean size of the motion, relative to the commanded one, of a robot that stands."""
@@ -65,7 +65,7 @@ class CommandTally:
                 last = self._last.get(name, self._first[name])
                 self._last[name] = torch.where(running, command.distance, last)
                 continue
-            counts = running & (command.asked > LEAST)
+            counts = running & (command.asked > LEAST_COMMAND)
             rows = torch.stack([command.asked, command.along, command.moved, torch.ones_like(command.asked)])
             self._sums[name] = self._sums.get(name, 0.0) + (rows * counts).sum(1).double()
 

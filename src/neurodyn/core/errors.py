@@ -49,7 +49,7 @@ def unknown(what: str, name: str, valid: Iterable[str], also: str = "") -> Input
     return InputError(f"unknown {what} {name!r}{near}; valid: {choices(valid)}{more}")
 
 
-MOST = 8
+MOST_CHOICES = 8
 """Maximum number of names that an error about a long list shows."""
 
 
@@ -58,10 +58,10 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     from difflib import SequenceMatcher
 
     listed = sorted(valid)
-    if len(listed) <= MOST:
+    if len(listed) <= MOST_CHOICES:
         return choices(listed)
-    alike = sorted(listed, key=lambda one: -SequenceMatcher(None, name, one, autojunk=False).ratio())[:MOST]
-    return f"{', '.join(sorted(alike))} and {len(listed) - MOST} more"
+    alike = sorted(listed, key=lambda one: -SequenceMatcher(None, name, one, autojunk=False).ratio())[:MOST_CHOICES]
+    return f"{', '.join(sorted(alike))} and {len(listed) - MOST_CHOICES} more"
 
 
 def among(name: str, valid: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any, Self
 from neurodyn.core.errors import InputError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-KEPT = "interrupted; what was finished is kept"
+WORK_IS_KEPT = "interrupted; what was finished is kept"
 UNFINISHED = "interrupted; nothing unfinished is left"
 """The same for commands without `--resume`, which may not have finished anything."""
 RESUME = "; the same command with --resume goes on"
@@ -51,7 +51,7 @@ class Interruption:
     ) -> None:
         self._release()
         if self.signal is not None and kind is None:  # too late to stop the training, but not what follows it
-            raise self.error(KEPT)
+            raise self.error(WORK_IS_KEPT)
 
     def error(self, message: str) -> Interrupted:
         """Return the exception that stops the process."""
@@ -85,7 +85,7 @@ def stoppable() -> Iterator[None]:
     except Exception as error:
         if not _stopped_by or isinstance(error, InputError):
             raise
-        raise Interrupted(KEPT, 128 + _stopped_by[0]) from error
+        raise Interrupted(WORK_IS_KEPT, 128 + _stopped_by[0]) from error
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -98,7 +98,7 @@ _stopped_by: list[int] = []
 def _stop(number: int, frame: FrameType | None) -> None:
     _stopped_by.append(number)
     _quit_next_time()
-    raise Interrupted(KEPT, 128 + number)
+    raise Interrupted(WORK_IS_KEPT, 128 + number)
 
 
 def _quit_next_time() -> None:

@@ -52,7 +52,7 @@ PARAMETERS = "parameters"
 _DATASETS: tuple[str, ...] = (*_ARRAYS, REWARD, MEASURED, "episodes", GROUND, PARAMETERS)
 _PER_EPISODE = frozenset({"episodes", GROUND, PARAMETERS})
 
-SUFFIXES = (".h5", ".hdf5")
+STORE_SUFFIXES = (".h5", ".hdf5")
 """File suffixes of a store."""
 
 
@@ -390,7 +390,7 @@ class StoreWriter:
 
 def require_store_name(path: Path) -> None:
     """Raise an InputError for a path without a store's suffix: it might be one of the logs."""
-    if path.suffix.lower() not in SUFFIXES:
+    if path.suffix.lower() not in STORE_SUFFIXES:
         raise InputError(f"{path}: a data set is an HDF5 file; valid: a name ending in .h5 or .hdf5")
 
 

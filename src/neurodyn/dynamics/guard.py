@@ -26,10 +26,10 @@ from neurodyn.robots.sections import Interval
 FOLDER = "nan"
 """Folder of a run for the states before its faults."""
 
-KEPT = 32
+KEPT_STATES = 32
 """Number of states kept before a fault, in addition to the history that the model needs."""
 
-MOST = 16
+MOST_FAULTS = 16
 """Maximum number of faults whose states are written, so that a model that always diverges does not fill the disk."""
 
 _FEW = 1 << 14
@@ -213,7 +213,11 @@ def report(fault: Fault, history: FaultHistory | None = None) -> Fault:
     if watch is None:
         notice(fault.words)
         return fault
-    if history is not None and watch.out is not None and sum(bool(known.states) for known in watch.faults) < MOST:
+    if (
+        history is not None
+        and watch.out is not None
+        and sum(bool(known.states) for known in watch.faults) < MOST_FAULTS
+    ):
         fault = write_states(watch.out, fault, history)
     watch.faults.append(fault)
     return fault

@@ -23,7 +23,16 @@ from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajector
 from neurodyn.dynamics.capture import CapturedStep, CaptureError, FixedFrame, Recorder, cuda_graph
 from neurodyn.dynamics.conditions import Condition
 from neurodyn.dynamics.control import require_torques
-from neurodyn.dynamics.guard import BROKEN_MARGIN, KEPT, TRAINING_MARGIN, Fault, FaultHistory, fault_of, report, widen
+from neurodyn.dynamics.guard import (
+    BROKEN_MARGIN,
+    KEPT_STATES,
+    TRAINING_MARGIN,
+    Fault,
+    FaultHistory,
+    fault_of,
+    report,
+    widen,
+)
 from neurodyn.dynamics.quantities import (
     Quantities,
     StateReader,
@@ -74,7 +83,7 @@ def _lies_on(environment: Environment, device: torch.device) -> bool:
 
 def _before(path: Trajectory, controls: Tensor, fault: Fault, context: int) -> Window:
     """Return the plausible states of a roll-out before a fault, and as many more as the model's history needs."""
-    rows, first = slice(fault.world, fault.world + 1), max(0, fault.frame - KEPT - context)
+    rows, first = slice(fault.world, fault.world + 1), max(0, fault.frame - KEPT_STATES - context)
     last = max(fault.frame, 1)  # without the implausible state
     return Window(
         path.q[rows, first:last].detach(), path.qd[rows, first:last].detach(),

@@ -133,7 +133,7 @@ BATCH = 1024
 _NOISE = (0.01, 0.03, 0.1)
 FACTORS = (1.5, 2.0, 3.0)
 """Factors that scale states away from their mean, out of the data's distribution."""
-MARKS = (1, 10, 50, 100, 200)
+CALIBRATION_FRAMES = (1, 10, 50, 100, 200)
 """Horizons of calibration [frames]."""
 
 
@@ -254,7 +254,7 @@ def member_calibration(
     if path.epistemic is None or not isinstance(model, NeuralDynamics):
         return UNSET
     errors, frames = ColumnErrors.of(model, path, truth), path.epistemic.shape[1]
-    marks = sorted({mark for mark in MARKS if mark <= frames} | {frames})
+    marks = sorted({mark for mark in CALIBRATION_FRAMES if mark <= frames} | {frames})
     return MemberCalibration(
         members=model.members,
         coverage={str(mark): coverage_at(errors, mark) for mark in marks},

@@ -48,7 +48,7 @@ def measure_time(rollouts: Callable[[], Trajectory]) -> RolloutResult:
 
 _BATCH = 4096
 """Starts of roll-outs at once."""
-MOST = 20_000
+MOST_STARTS = 20_000
 """Default maximum number of starts along a log."""
 ALL = "all"
 
@@ -66,13 +66,13 @@ def log_starts(
 ) -> tuple[Windows, int]:
     """Return evenly spaced windows of `frames` frames after a past of `context` frames, and the states between them.
 
-    At most `most` windows (None: `MOST`) come from the episodes of a split (None: all episodes).
+    At most `most` windows (None: `MOST_STARTS`) come from the episodes of a split (None: all episodes).
 
     Raises:
         InputError: No episode is long enough.
     """
     total = WindowIndex(store, episodes_in(store, split), context + frames).count
-    stride = max(1, -(-total // (most or MOST)))
+    stride = max(1, -(-total // (most or MOST_STARTS)))
     windows = select_windows(store, split, context + frames, stride=stride, dtype=torch.float32)
     return windows.after(context), stride
 

@@ -20,7 +20,7 @@ from neurodyn.core.workers import resolve_threads
 from neurodyn.data.mixture import join_stores, run_names
 from neurodyn.data.shifts import different_shifts, measured_shift, without_measured_shift
 from neurodyn.data.store import Store
-from neurodyn.data.writer import SUFFIXES
+from neurodyn.data.writer import STORE_SUFFIXES
 from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
 from neurodyn.dynamics.behind_drives import put_behind_drives
 from neurodyn.dynamics.guard import FOLDER, watching
@@ -33,13 +33,7 @@ from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.evaluate.doubts import judge
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.evaluate.named_scenarios import ALL, scenario, scenarios
-from neurodyn.evaluate.records import (
-    Evaluation,
-    ForecastEvaluation,
-    Logged,
-    Simulated,
-    Tossed,
-)
+from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, Logged, Simulated, Tossed
 from neurodyn.evaluate.requests import EvaluationRequest
 from neurodyn.evaluate.rollouts import chosen_split
 from neurodyn.evaluate.simulated import beside_simulator, by_condition, with_grounds
@@ -198,7 +192,7 @@ def _name_in_fit(run: str | Path, data: Sequence[str]) -> str:
 def _as_trained(run: str | Path, store: Store, kind: str) -> Store:
     """Return a log, with a finding if its commands are shifted otherwise than those that a model was made from."""
     try:
-        logs = [path for path in training_logs(run) if Path(path).suffix in SUFFIXES]
+        logs = [path for path in training_logs(run) if Path(path).suffix in STORE_SUFFIXES]
         headers = [Store.open(path, memory=0).header for path in logs]
     except InputError:
         return store

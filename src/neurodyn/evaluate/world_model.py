@@ -33,7 +33,7 @@ from neurodyn.evaluate.records import (
 )
 from neurodyn.evaluate.requests import SEED
 from neurodyn.evaluate.rollouts import (
-    MOST,
+    MOST_STARTS,
     about,
     groups_of,
     log_starts,
@@ -127,7 +127,7 @@ def forecast_log(
     _require_same(model, others, store)
     context = max([model.spec.context, *(other.spec.context for other in others.values())])
     frames = horizon or _horizon(model, store, split, context)
-    most = min(rollouts or MOST, max(100, _VALUES // (frames * model.observation.size)))
+    most = min(rollouts or MOST_STARTS, max(100, _VALUES // (frames * model.observation.size)))
     starts, _ = log_starts(store, split, context, frames, most)
     with stage(0.0, 0.4, "forecasts"):
         forecasts = forecast_along(model, store, starts)
@@ -136,7 +136,7 @@ def forecast_log(
         for name, other in tracked(others.items(), "forecasts beside it"):
             by_model[name] = forecast_along(other, store, starts).compared
     seconds = {round(s / model.spec.dt) for s in _SECONDS}
-    marks = sorted({m for m in (*seconds, *calibration.MARKS) if 0 < m <= frames} | {frames})
+    marks = sorted({m for m in (*seconds, *calibration.CALIBRATION_FRAMES) if 0 < m <= frames} | {frames})
     few = thin(starts, _SUBSET)
     kept = forecasts.error[forecasts.finite].abs()
     tell(0.7, "contacts and failures")

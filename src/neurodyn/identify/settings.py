@@ -24,7 +24,7 @@ from neurodyn.identify.motion.limits import MotionLimitSettings
 from neurodyn.learn.hybrid import NetworkTrainingSettings
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.plan import Clock
-from neurodyn.multibody.contacts.contact_model import SIZE
+from neurodyn.multibody.contacts.contact_model import POINTS_SIZE
 from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig
 from neurodyn.robots import Robot
 
@@ -273,7 +273,7 @@ class IdentificationSettings(Config, frozen=True):
         """Return the largest number of starts of a search over free quantities with these names."""
         if self.starts is not UNSET:
             return self.starts
-        touching = any(name.startswith("contact.") or name == SIZE for name in names)
+        touching = any(name.startswith("contact.") or name == POINTS_SIZE for name in names)
         return _CONTACT_STARTS if touching and self.optimiser != "cma-es" else 1
 
     def engine(self, robot: Robot) -> EngineConfig:

@@ -15,7 +15,7 @@ from torch import Tensor
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError, choices, suggested_file
 
-SUFFIXES = (".pth", ".pt", ".npz", ".safetensors")
+_SUFFIXES = (".pth", ".pt", ".npz", ".safetensors")
 """Torch checkpoints, and files of named arrays."""
 
 
@@ -32,11 +32,11 @@ def read_arrays(path: Path, part: str, of: str) -> dict[str, Tensor]:
         InputError: The file is missing, damaged, holds something else, or would have to be unpickled.
     """
     suffix = path.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise InputError(f"{path}: no known kind of checkpoint; valid: {choices(SUFFIXES)}")
+    if suffix not in _SUFFIXES:
+        raise InputError(f"{path}: no known kind of checkpoint; valid: {choices(_SUFFIXES)}")
     if not path.is_file():
         raise InputError(
-            f"{path}: no such file{suggested_file(path)}; expected a checkpoint of {of} ({', '.join(SUFFIXES)})"
+            f"{path}: no such file{suggested_file(path)}; expected a checkpoint of {of} ({', '.join(_SUFFIXES)})"
         )
     if suffix == ".safetensors":
         return artifacts.read_tensors(path)

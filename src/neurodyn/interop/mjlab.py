@@ -19,7 +19,7 @@ from neurodyn.core.description.spec import JOINT_PROPERTIES
 from neurodyn.core.errors import InputError, MismatchError, choices, notice
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import Control, Environment, State, WorldParameters
-from neurodyn.dynamics.guard import MOST, Fault, report, state_fault
+from neurodyn.dynamics.guard import MOST_FAULTS, Fault, report, state_fault
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.geometry import rotation
@@ -133,7 +133,7 @@ class TaskPhysics:
         return State(torch.where(rests, state.q, after.q), after.qd.masked_fill(rests, 0.0))
 
     def _record_faults(self, state: State, new: Tensor) -> None:
-        if len(self.faults) >= MOST or not bool(new.any()):
+        if len(self.faults) >= MOST_FAULTS or not bool(new.any()):
             return
         world = int(new.int().argmax())
         only = State(state.q[world : world + 1], state.qd[world : world + 1])

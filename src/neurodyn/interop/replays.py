@@ -40,7 +40,7 @@ from neurodyn.robots.data import drives_of_log
 if TYPE_CHECKING:
     from neurodyn.interop.c_code.source import CUnit
 
-HORIZONS = (0.5, 0.2, 0.1, 0.05)
+_HORIZONS = (0.5, 0.2, 0.1, 0.05)
 """Lengths of the roll-outs [s]: the first that the held-out episodes reach."""
 WINDOWS = 100
 """Largest number of roll-outs."""
@@ -234,7 +234,7 @@ def _windows(dynamics: HybridDynamics, store: Store, split: int) -> Windows:
     """Return held-out windows of the longest horizon that the episodes reach, with the past that actuators need."""
     past = max(past_frames(dynamics, AdaptationSettings()), 1)
     reason = ""
-    for horizon in HORIZONS:
+    for horizon in _HORIZONS:
         try:
             windows, _ = held_out_windows(store, split, past, (horizon,), WINDOWS)
         except InputError as error:

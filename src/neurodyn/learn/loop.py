@@ -14,7 +14,7 @@ from neurodyn.core import artifacts
 from neurodyn.core import verdict as verdicts
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
-from neurodyn.core.interruption import KEPT, RESUME, Interrupted, Interruption
+from neurodyn.core.interruption import RESUME, WORK_IS_KEPT, Interrupted, Interruption
 from neurodyn.core.progress import Progress, showing
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
@@ -355,7 +355,7 @@ class TrainingLoop:
 
     def _interruption_message(self) -> str:
         if self.folder is None:
-            return KEPT
+            return WORK_IS_KEPT
         return f"{self.folder}: interrupted at step {self.state.step}{RESUME}"
 
 

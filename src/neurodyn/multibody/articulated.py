@@ -11,7 +11,7 @@ from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Link, Mechanism
 from neurodyn.core.description.spec import places
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.vectors import (
-    IDENTITY,
+    EYE,
     ZERO,
     Matrix,
     Vector,
@@ -124,7 +124,7 @@ class BallJoint:
 
     def __init__(self, body: Articulated, torque: Vector, armature: Any) -> None:
         self.rotational, self.coupling = body.rotational, body.coupling
-        self.inverse = symmetric_inverse(body.rotational + armature * IDENTITY)
+        self.inverse = symmetric_inverse(body.rotational + armature * EYE)
         self.rest = torque - body.moment
 
     def reduce(self, body: Articulated) -> Articulated:
@@ -318,7 +318,7 @@ class Tree:
         """Return rotation, translation, angular and linear velocity across a joint; velocities in the link's frame."""
         if link.joint.scalar:
             angular, linear = self.subspace(index)
-            rotation = axis_rotation(angular, q[0]) if link.joint.shares[0] else IDENTITY
+            rotation = axis_rotation(angular, q[0]) if link.joint.shares[0] else EYE
             return rotation, q[0] * linear, qd[0] * angular, qd[0] * linear
         rotation = array(quaternion_matrix(q[-4:]))
         spin = rotation.T @ array(qd[-3:])
@@ -362,7 +362,7 @@ class Tree:
     def _body(self, index: int, motion: RelativeMotion, wrench: Wrench | None) -> Articulated:
         mass, c = self.quantity(f"{self.links[index].joint.name}.mass"), self.centre(index)
         coupling = skew(mass * c)
-        steiner = mass * dot(c, c) * IDENTITY - np.outer(mass * c, c)
+        steiner = mass * dot(c, c) * EYE - np.outer(mass * c, c)
         rotational = self.inertia(index) + steiner
         w, v = motion.spin, motion.velocity
         momentum = mass * (v + cross(w, c))
@@ -370,7 +370,7 @@ class Tree:
         moment, force = cross(w, angular) + cross(v, momentum), cross(w, momentum)
         if wrench is not None:
             moment, force = moment - wrench[0], force - wrench[1]
-        return Articulated(rotational, coupling, mass * IDENTITY, moment, force)
+        return Articulated(rotational, coupling, mass * EYE, moment, force)
 
     def spatial_accelerations(self, motions: list[RelativeMotion], rates: list[Any]) -> list[tuple[Vector, Vector]]:
         """Return the spatial acceleration of each link minus gravity, angular and linear, in the link's frame.

@@ -29,14 +29,14 @@ from neurodyn.multibody.constraints.soft_contact import SOFT
 from neurodyn.multibody.contacts.body_contacts import support_wrenches
 from neurodyn.multibody.contacts.complementarity import IMPULSE
 from neurodyn.multibody.contacts.contact_model import (
-    FORCE,
-    SIZE,
+    FORCE_MODEL,
+    POINTS_SIZE,
     ContactModel,
     Contacts,
     require_constraining,
     require_contacts,
 )
-from neurodyn.multibody.contacts.held_ground import NUMBERS, GroundMode, held_numbers
+from neurodyn.multibody.contacts.held_ground import GROUND_NUMBERS, GroundMode, held_numbers
 from neurodyn.multibody.drives.actuators import (
     DriveEffects,
     DrivenMotion,
@@ -63,7 +63,7 @@ from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 from neurodyn.multibody.trace.source import live_nodes
 from neurodyn.multibody.vectors import Vector, array
 
-CONTACT_MODELS: Registry[ContactModel] = Registry("contact model", force=FORCE, impulse=IMPULSE, soft=SOFT)
+CONTACT_MODELS: Registry[ContactModel] = Registry("contact model", force=FORCE_MODEL, impulse=IMPULSE, soft=SOFT)
 """Contact models by name."""
 
 _SPRINGS = (".limit_stiffness", ".limit_damping")
@@ -547,7 +547,7 @@ class Engine:
         if self.config.ground == "prisms":
             return []
         count = len(self.mechanism.points)
-        places = [0] * count if self.config.ground == "plane" else [NUMBERS * i for i in range(count)]
+        places = [0] * count if self.config.ground == "plane" else [GROUND_NUMBERS * i for i in range(count)]
         return [(array(held[i : i + 3]), array(held[i + 3 : i + 6])) for i in places]
 
 
@@ -578,7 +578,7 @@ def takes_prisms(mechanism: Mechanism, config: EngineConfig) -> bool:
     model = CONTACT_MODELS[config.contact]
     named = {name for one in config.blueprint.augmentations for name in (*one.quantities, *one.inputs)}
     of_points = {name for name in named if name.startswith("contact.")} - set(model.nominal(mechanism))
-    return model.constrains_joints and not of_points and SIZE not in config.free and SIZE not in named
+    return model.constrains_joints and not of_points and POINTS_SIZE not in config.free and POINTS_SIZE not in named
 
 
 def nominal(mechanism: Mechanism, contact: str | None) -> dict[str, float]:

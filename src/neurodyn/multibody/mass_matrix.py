@@ -19,7 +19,7 @@ import numpy as np
 from neurodyn.multibody.articulated import Tree, Wrenches
 from neurodyn.multibody.points import LinkPose
 from neurodyn.multibody.trace import Expression
-from neurodyn.multibody.vectors import IDENTITY, ZERO, Matrix, Vector, array, cross, dot, mirror
+from neurodyn.multibody.vectors import EYE, ZERO, Matrix, Vector, array, cross, dot, mirror
 
 
 @dataclass
@@ -264,7 +264,7 @@ class TreeInertia(TreeColumns):
             rotation, mass = self._poses[index].rotation, tree.quantity(f"{link.joint.name}.mass")
             centre = self.from_root(index) + rotation @ tree.centre(index)
             moment = mass * centre
-            steiner = dot(moment, centre) * IDENTITY - np.outer(moment, centre)
+            steiner = dot(moment, centre) * EYE - np.outer(moment, centre)
             bodies.append(_Composite(mass, moment, mirror(_rotate(rotation, tree.inertia(index)) + steiner)))
         return bodies
 
@@ -291,7 +291,7 @@ def _rotate(rotation: Matrix, inertia: Matrix) -> Matrix:
         return rotation @ (inertia @ rotation.T)
     moments, axes = np.linalg.eigh(inertia.astype(float))
     first = moments[1]  # the median, closest to both others
-    turned = float(first) * IDENTITY
+    turned = float(first) * EYE
     for moment, axis in zip(moments, axes.T, strict=True):
         if abs(moment - first) > _ROUND * abs(moments[2]):
             along = rotation @ array(axis.tolist())

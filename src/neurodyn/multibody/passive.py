@@ -15,7 +15,7 @@ from neurodyn.multibody.articulated import Quantity, Tree
 from neurodyn.multibody.mass_matrix import SparseRow
 from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.trace import absolute, safe_sqrt
-from neurodyn.multibody.vectors import IDENTITY, array, cross, dot, matrix_quaternion, rotation_vector
+from neurodyn.multibody.vectors import EYE, array, cross, dot, matrix_quaternion, rotation_vector
 
 
 def ball_free_springs(links: Kinematics, q: list[Any], quantity: Quantity) -> SparseRow:
@@ -51,9 +51,7 @@ def ball_free_rows(tree: Tree, index: int, q: list[Any]) -> tuple[list[SparseRow
     if tree.links[index].joint.kind == "ball":
         return [], angular
     arm = tree.arm(index, q)
-    linear = [
-        {dofs[axis]: 1.0, **dict(zip(spins, -1.0 * cross(arm, IDENTITY[axis]), strict=True))} for axis in range(3)
-    ]
+    linear = [{dofs[axis]: 1.0, **dict(zip(spins, -1.0 * cross(arm, EYE[axis]), strict=True))} for axis in range(3)]
     return linear, angular
 
 

@@ -22,7 +22,7 @@ def array(values: Any) -> np.ndarray:
     return np.array(values, dtype=object)
 
 
-IDENTITY: Matrix = array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+EYE: Matrix = array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 ZERO: Vector = array([0.0, 0.0, 0.0])
 
 

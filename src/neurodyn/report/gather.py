@@ -17,7 +17,7 @@ from neurodyn.core.config import Config, read_config
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tracked
 from neurodyn.data.header import StoreHeader, dataset, read_header
-from neurodyn.data.writer import SUFFIXES, open_store_file
+from neurodyn.data.writer import STORE_SUFFIXES, open_store_file
 from neurodyn.dynamics.artifact import load_simulator, robot_of
 from neurodyn.dynamics.batch import RecordedEnvironments
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
@@ -29,7 +29,7 @@ from neurodyn.identify.ladder.held_out import model_forecast, whole_runs
 from neurodyn.identify.result import RunFit
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.report.forecast import bands
-from neurodyn.report.recording import LOG_SECONDS, SECONDS, Recording, pictures, record, record_log
+from neurodyn.report.recording import LOG_SECONDS, USUAL_SECONDS, Recording, pictures, record, record_log
 from neurodyn.robots import Robot
 from neurodyn.robots import load as load_robot
 
@@ -137,14 +137,14 @@ def _(result: ForecastEvaluation, material: ReportMaterial, robot: Robot) -> Non
 
 def _short(recording: Recording) -> Recording:
     """Return the first seconds of a recording, for a small animation."""
-    frames = round(SECONDS / recording.robot.dt)
+    frames = round(USUAL_SECONDS / recording.robot.dt)
     return replace(recording, predicted=recording.predicted.until(frames), truth=recording.truth.until(frames))
 
 
 def _read_data_headers(material: ReportMaterial, files: tuple[str, ...]) -> None:
     """Read the header of the first file, and the number of transitions of all."""
     paths_or_none = [_first_file([data, str(material.run.parent / data)]) for data in files]
-    paths = [path for path in paths_or_none if path is not None and path.suffix.lower() in SUFFIXES]
+    paths = [path for path in paths_or_none if path is not None and path.suffix.lower() in STORE_SUFFIXES]
     if len(paths) < len(files):
         return
     try:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-SECONDS = 6.0
+USUAL_SECONDS = 6.0
 LOG_SECONDS = 2.0
 _CANDIDATES = 2000
 
@@ -223,7 +223,7 @@ def record_run(request: RecordingRequest) -> Recording:
         data = training_logs(str(run))
     if data is None:
         require_robot(model, robot)
-        frames, where = _frames(robot, seconds or SECONDS), scenario(robot, request.ground, words=())
+        frames, where = _frames(robot, seconds or USUAL_SECONDS), scenario(robot, request.ground, words=())
         return record(model, robot, frames=frames, seed=request.seed, driven=request.driven, where=where)
     if request.ground is not None:
         raise InputError("--ground is for a recording beside the simulator; along a log the ground is the log's")

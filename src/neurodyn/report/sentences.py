@@ -68,7 +68,7 @@ def _late(_part: str, value: str, declared: str) -> str:
     return f"Commands act {value} late, declared {declared}"
 
 
-KINDS: tuple[QuantityKind, ...] = (
+QUANTITY_KINDS: tuple[QuantityKind, ...] = (
     QuantityKind("payload.mass", "payload", say=lambda _, value, __: _carries("", value, "")),
     QuantityKind("payload.*.mass", "payload", "on", _carries),
     QuantityKind("payload.*", "place of the payload", ""),
@@ -103,7 +103,7 @@ KINDS: tuple[QuantityKind, ...] = (
 
 def kind_of(name: str) -> QuantityKind:
     """Return the kind of a quantity."""
-    return next(kind for kind in KINDS if fnmatchcase(name, kind.pattern))
+    return next(kind for kind in QUANTITY_KINDS if fnmatchcase(name, kind.pattern))
 
 
 def sentences(result: IdentificationFigures) -> list[str]:

@@ -15,7 +15,7 @@ from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.batch import Environment, State, Window
 from neurodyn.dynamics.capture import FixedFrame
-from neurodyn.dynamics.guard import KEPT, DivergedError, Fault, FaultHistory, report, state_fault, watching
+from neurodyn.dynamics.guard import KEPT_STATES, DivergedError, Fault, FaultHistory, report, state_fault, watching
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.kinds import KindOperation
@@ -72,7 +72,7 @@ class SolverGuard:
         limits = self._bounds.limits(like) if on_fault != "off" else (like, like)
         self._enabled = on_fault != "off"
         width = size + spec.nu
-        kept = max(1, min(KEPT + spec.context, _MOST_BYTES // (4 * worlds * width))) if self._enabled else 1
+        kept = max(1, min(KEPT_STATES + spec.context, _MOST_BYTES // (4 * worlds * width))) if self._enabled else 1
         rows = worlds if self._enabled else 0
         self._count, self._fault = (torch.zeros(rows, dtype=torch.int32, device=device) for _ in range(2))
         self._any_fault = torch.zeros(1, dtype=torch.int32, device=device)
@@ -447,7 +447,7 @@ def make_solver(model: newton.Model, run: str | Path) -> SolverLearned:
     Raises:
         InputError: See `SolverLearned`; or models of this kind cannot serve as a solver.
     """
-    return SOLVERS.of(kind_of(run), run)(model, run)
+    return NEWTON_SOLVERS.of(kind_of(run), run)(model, run)
 
 
 class SolverHybrid(SolverLearned):
@@ -474,7 +474,7 @@ class SolverNeural(SolverLearned):
         return dynamics
 
 
-SOLVERS: KindOperation[Callable[[newton.Model, str | Path], SolverLearned]] = KindOperation(
+NEWTON_SOLVERS: KindOperation[Callable[[newton.Model, str | Path], SolverLearned]] = KindOperation(
     "solver of Newton", neural=SolverNeural, hybrid=SolverHybrid
 )
 """Solvers of Newton that step all worlds of a Newton model with the model of a run, by kind."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-LEAST = 0.05
+LEAST_COMMAND = 0.05
 """Size of a velocity below which it commands the robot to stand [m/s or rad/s]."""
 
 
@@ -15,7 +15,7 @@ class VelocityCommand:
     """A commanded velocity and the robot's, in one frame.
 
     Attributes:
-        asked: Size of the command, shape [worlds]; below `LEAST` it asks the robot to stand, and does not count.
+        asked: Size of the command, shape [worlds]; below `LEAST_COMMAND` the robot is to stand, and it does not count.
         along: Component of the robot's velocity along the command, shape [worlds].
         moved: Size of the robot's velocity, shape [worlds].
     """
@@ -28,7 +28,7 @@ class VelocityCommand:
     def of(cls, asked: Tensor, velocity: Tensor) -> "VelocityCommand":
         """Compare velocities with their commands, shape [worlds, axes] each."""
         size = torch.linalg.vector_norm(asked, dim=-1)
-        along = (asked * velocity).sum(-1) / size.clamp_min(LEAST)
+        along = (asked * velocity).sum(-1) / size.clamp_min(LEAST_COMMAND)
         return cls(size, along, torch.linalg.vector_norm(velocity, dim=-1))
 
 

@@ -76,7 +76,7 @@ def solve_osqp(H: np.ndarray, g: np.ndarray, friction: float, greatest: float) -
     return solution.x if solution.info.status == "solved" else None
 
 
-SOLVERS: Registry[Solver] = Registry("solver", daqp=solve_daqp, quadprog=solve_quadprog, osqp=solve_osqp)
+QP_SOLVERS: Registry[Solver] = Registry("solver", daqp=solve_daqp, quadprog=solve_quadprog, osqp=solve_osqp)
 """Solvers by name; the first comes with the extra "control", the others are installed separately."""
 
 
@@ -114,7 +114,7 @@ class MpcSettings(Config, frozen=True):
         effort: Weight of squared forces, with forces in robot weights; 0.18 is 1e-5/N^2 for an A1.
         friction: Coefficient of friction of the pyramids; below that of the ground.
         greatest_force: Vertical force limit of a foot, in robot weights.
-        solver: Name of a solver of quadratic programs (`walking.convex_mpc.SOLVERS`).
+        solver: Name of a solver of quadratic programs (`walking.convex_mpc.QP_SOLVERS`).
         interval: Time between decisions on forces [s].
         clearance: Swing height of feet, in heights of the centre of mass; None for 0.3, or less if the drives are too
             weak (`walking.controller`).
@@ -287,7 +287,7 @@ class ConvexMpc:
         self.settings = settings or MpcSettings()
         self._greatest = self.settings.greatest_force * quadruped.mass * quadruped.gravity
         self._prediction = RigidBodyPrediction(quadruped, self.settings)
-        self._solve = SOLVERS[self.settings.solver]
+        self._solve = QP_SOLVERS[self.settings.solver]
 
     def __call__(self, inputs: ForceInputs) -> np.ndarray:
         """Return the forces of every world; NaN if the solver finds none."""

@@ -23,7 +23,7 @@ from neurodyn.nets.normaliser import Normaliser
 from neurodyn.walking.convex_mpc import FrictionPyramids, MpcSettings
 from neurodyn.walking.gait import GAITS
 from neurodyn.walking.quadruped import LEGS, Quadruped
-from neurodyn.walking.state import CONTACT, FEATURES, ForceInputs
+from neurodyn.walking.state import CONTACT, FORCE_INPUTS, ForceInputs
 
 WIDTHS = (192, 192)
 """Widths of the hidden layers."""
@@ -58,8 +58,8 @@ class ForceNetwork(nn.Module):
     def __init__(self, weight: float, widths: tuple[int, ...] = WIDTHS) -> None:
         """Build the network for the robot's weight [N], the unit of forces."""
         super().__init__()
-        self.normaliser = Normaliser(FEATURES)
-        sizes = (FEATURES, *widths, LEGS * 3)
+        self.normaliser = Normaliser(FORCE_INPUTS)
+        sizes = (FORCE_INPUTS, *widths, LEGS * 3)
         layers: list[nn.Module] = []
         for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.ELU()]
@@ -149,7 +149,7 @@ def save_imitation(folder: Path, network: ForceNetwork, config: ImitationConfig,
         write_checksummed(partial / CONFIG, to_dict(config))
         if not onnx:
             return
-        examples = network.normaliser.mean + network.normaliser.std * torch.randn(8, FEATURES)
+        examples = network.normaliser.mean + network.normaliser.std * torch.randn(8, FORCE_INPUTS)
         write_onnx(
             partial / ONNX, _Tupled(network), [examples], inputs=["features"], outputs=["forces"],
             metadata={"kind": "contact forces", "robot": config.robot, "gait": config.gait,

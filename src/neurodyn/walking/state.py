@@ -142,7 +142,7 @@ class LegKinematics:
         ]  # fmt: skip
 
 
-FEATURES = 41
+FORCE_INPUTS = 41
 """Length of `ForceInputs.features`."""
 CONTACT = slice(25, 29)
 """Entries of the features for feet in stance."""

@@ -8,7 +8,7 @@ import pytest
 
 from neurodyn.core.config import from_dict, to_dict
 from neurodyn.core.description.actuation import PLACES, BodyWrench, DriveState, FrameOffset, Muscle, SliderCrank
-from neurodyn.core.description.drive import NUMBERS, Drive, bounds, require_drives
+from neurodyn.core.description.drive import DRIVE_NUMBERS, Drive, bounds, require_drives
 from neurodyn.core.description.drive_tables import drives_of_controller
 from neurodyn.core.errors import InputError
 
@@ -32,7 +32,7 @@ def test_named_numbers_are_all_fields_but_words_counts_bounds_and_parts():
         "force_range",
         "state",
     }
-    assert set(Drive.__struct_fields__) - others - set(PLACES) == set(NUMBERS)
+    assert set(Drive.__struct_fields__) - others - set(PLACES) == set(DRIVE_NUMBERS)
 
 
 def test_a_joint_on_a_prescribed_path_has_no_numbers():

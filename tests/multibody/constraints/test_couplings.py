@@ -17,7 +17,7 @@ from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.constraints.equalities import ConstraintRows
 from neurodyn.multibody.constraints.layout import ConstraintStructure, RowGroup
-from neurodyn.multibody.contacts.held_ground import NUMBERS
+from neurodyn.multibody.contacts.held_ground import GROUND_NUMBERS
 from neurodyn.multibody.engine import nominal
 from tests.multibody import machines
 from tests.multibody.differences import require_gradient
@@ -179,7 +179,7 @@ def walked(of, states):
     plane = torch.tensor([0.0, 0.0, 0.0, 0.0, 0.0, 1.0], dtype=F64)
     worlds = len(states)
     return of.program.rollout(
-        states, frames=1, control=torch.zeros(worlds, 1, 2, dtype=F64), held=plane.expand(worlds, 1, NUMBERS)
+        states, frames=1, control=torch.zeros(worlds, 1, 2, dtype=F64), held=plane.expand(worlds, 1, GROUND_NUMBERS)
     )[:, 1]
 
 

@@ -12,7 +12,7 @@ from neurodyn.core.description.contacts import ConstraintParameters, ContactPoin
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import rotate
-from neurodyn.multibody.contacts.held_ground import NUMBERS
+from neurodyn.multibody.contacts.held_ground import GROUND_NUMBERS
 from neurodyn.multibody.engine import Engine, EngineConfig, nominal
 from neurodyn.multibody.trace.target import Target
 from tests.multibody import machines
@@ -122,7 +122,7 @@ def step(of, states, *, control=0.0, parameters=None):
     worlds = len(states)
     return of.program.rollout(
         states, frames=1, control=torch.full((worlds, 1, 1), control, dtype=F64),
-        held=PLANE.expand(worlds, 1, NUMBERS), parameters=parameters,
+        held=PLANE.expand(worlds, 1, GROUND_NUMBERS), parameters=parameters,
     )[:, 1]  # fmt: skip
 
 
@@ -226,7 +226,7 @@ def test_a_switch_has_one_sided_derivatives():
 
     def slope(height):
         state = torch.tensor([[0, 0, height, 0, 0, 0, 1.0] + 6 * [0.0]], dtype=F64, requires_grad=True)
-        held = PLANE.expand(1, 1, NUMBERS)
+        held = PLANE.expand(1, 1, GROUND_NUMBERS)
         return torch.autograd.grad(of.program.rollout(state, frames=1, held=held)[0, 1, 9], state)[0][0, 2]
 
     assert slope(0.1) == slope(0.1 + 1e-9) == 0.0
@@ -246,7 +246,7 @@ def test_a_network_on_a_contact_force_moves_what_the_force_moves():
     bias = torch.tensor([0.0, 1.0], dtype=F64)  # the force once more
     after = changed.program.rollout(
         states, frames=1, control=torch.zeros(len(states), 1, 1, dtype=F64),
-        held=PLANE.expand(len(states), 1, NUMBERS), weights=bias,
+        held=PLANE.expand(len(states), 1, GROUND_NUMBERS), weights=bias,
     )[:, 1]  # fmt: skip
     usual = step(engine(tree), states)
     low = states[:, :3] + rotate(states[:, 3:7], torch.tensor([[0.1, 0.0, -0.05]], dtype=F64))

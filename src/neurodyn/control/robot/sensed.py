@@ -32,7 +32,7 @@ over the frame before) [m/s^2]; rotation from IMU to world by its attitude filte
 gravity; of stand-ins, the true q and qd, side by side. All but the truth in axes of the IMU."""
 STREAMS = (Stream(name="imu", kind="imu", averaged=(SPECIFIC_FORCE,)), Stream(name="attitude", kind="orientation"))
 """Streams of its logs."""
-FORCE = slice(3, 6)
+FORCE_COLUMNS = slice(3, 6)
 """Columns of the specific force among theirs; in a log, a row has the mean over the frame that begins there."""
 UNKNOWN = ("base_position", "base_height", "base_linear_velocity", "contact", "contact_height", "contact_speed")
 """Quantities that are not measured."""

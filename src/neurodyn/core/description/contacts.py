@@ -130,7 +130,7 @@ _MOST_POINTS = 400
 ABOVE_ZERO = ("anisotropy", "slip_speed")
 """Parameters of a support that must be positive."""
 
-LEAST = 1e-6
+LEAST_PARAMETER = 1e-6
 """Lower bound of these parameters in identification."""
 
 
@@ -260,7 +260,7 @@ class Support(Config, HasQuantities, frozen=True):
 
     def bounds(self) -> dict[str, Bound]:
         """Return the bounds of quantities whose bounds do not follow from their names."""
-        return {f"support.{self.name}.{what}": (LEAST, None) for what in ABOVE_ZERO}
+        return {f"support.{self.name}.{what}": (LEAST_PARAMETER, None) for what in ABOVE_ZERO}
 
 
 def require_convex(outline: tuple[Point2, ...], where: str) -> None:

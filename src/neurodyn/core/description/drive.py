@@ -162,7 +162,7 @@ class Drive(Config, frozen=True):
 
     def __post_init__(self) -> None:
         signed = (*_SIGNED, "kp", "kd") if self.kind == "affine" else _SIGNED
-        least = {"longest_delay", *NUMBERS}.difference(signed, _ABOVE_ZERO)
+        least = {"longest_delay", *DRIVE_NUMBERS}.difference(signed, _ABOVE_ZERO)
         require_fields(self, above=_ABOVE_ZERO, least=least, finite=signed)
         require(self.updates is UNSET or self.updates >= 1, "updates", self.updates, "at least 1")
         require(
@@ -288,7 +288,7 @@ class Drive(Config, frozen=True):
             absent |= {"bias"}
         zero = DRIVE_KINDS[self.kind].zero if self.kind in DRIVE_KINDS else ()
         values = {}
-        for name in NUMBERS:
+        for name in DRIVE_NUMBERS:
             value = getattr(self, name)
             if name not in absent and (name in zero or value not in (None, UNSET)):
                 values[name] = 0.0 if value in (None, UNSET) else float(value)
@@ -300,19 +300,19 @@ class Drive(Config, frozen=True):
         """Return the drive with other values of its `quantities`."""
         if self.constrains:
             return self
-        changes: dict[str, Any] = {what: named[what] for what in self.quantities() if what in NUMBERS}
+        changes: dict[str, Any] = {what: named[what] for what in self.quantities() if what in DRIVE_NUMBERS}
         for name, part in (("state", self.state), ("muscle", self.muscle)):
             if part is not UNSET:
                 changes[name] = part.with_quantities(named)
         return msgspec.structs.replace(self, longest_delay=self.longest_held_delay, **changes)
 
 
-NUMBERS = tuple(
+DRIVE_NUMBERS = tuple(
     name for name, kind in Drive.__annotations__.items()
     if kind in (float, float | None, float | UnsetType) and name != "longest_delay"
 )  # fmt: skip
 """Named parameters of a drive."""
-LOADS = tuple(name for name in NUMBERS if "load" in name)
+LOADS = tuple(name for name in DRIVE_NUMBERS if "load" in name)
 """Parameters of friction that grows with the load of the gear."""
 _TIMES = ("time_constant", "release")
 _OF_MUSCLES = {
@@ -428,11 +428,7 @@ DRIVE_KINDS: Registry[DriveLaw] = Registry(
         zero=("offset", "per_position", "per_velocity", "kp", "kd"),
         damping=lambda number, command, q, qd: number("kd") - number("per_velocity") * command,
     ),
-    muscle=DriveLaw(
-        "command",
-        needs=("muscle",),
-        free=("muscle.force", "time_constant", "release"),
-    ),
+    muscle=DriveLaw("command", needs=("muscle",), free=("muscle.force", "time_constant", "release")),
     pivot=DriveLaw("command", needs=("pivot",)),
 )
 """Laws from command to torque, by the `kind` of a drive."""

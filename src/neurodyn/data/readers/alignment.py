@@ -73,7 +73,7 @@ def refine_minimum(misfit, start: float, step: float, finest: float) -> float:  
     return best + (0.5 * step * (left - right) / curvature if curvature > 0 else 0.0)
 
 
-SHIFTS = range(-3, 7)
+_SHIFTS = range(-3, 7)
 """Candidate delays, in steps of the log."""
 
 _FARTHER = (8, 10, 12, 15, 18, 22, 27, 33, 40, 50, 60, 75, 100)
@@ -164,7 +164,7 @@ def measure(
     by_group: dict[str, list[RawRun]] = {}
     for run in chosen_runs:
         by_group.setdefault(run.group, []).append(run)
-    delays = tuple(step * shift for shift in SHIFTS)
+    delays = tuple(step * shift for shift in _SHIFTS)
     compared = _Compared(by_group if spec.nu and chosen_runs[0].control.size else {}, spec, delays, averaged)
     if not compared.problems:
         reason = "not measured: " + ("the robot has no control" if not spec.nu else "too few frames, or no control")

@@ -291,7 +291,7 @@ def _advice(subject: Subject) -> str:
     return f"{more_substeps(robot)}, or lower efforts and gains"
 
 
-HORIZONS = (10, 100, 500)
+_HORIZONS = (10, 100, 500)
 JUDGED = 10
 """Horizon of the verdict [frames]."""
 
@@ -323,7 +323,7 @@ class StepConvergence(Figures, frozen=True):
 
 def check_convergence(subject: Subject) -> CheckResult:
     """Compare the declared step with half and a quarter of it."""
-    robot, frames = subject.robot, max(JUDGED, max((h for h in HORIZONS if h <= subject.frames), default=JUDGED))
+    robot, frames = subject.robot, max(JUDGED, max((h for h in _HORIZONS if h <= subject.frames), default=JUDGED))
     by_motion: dict[str, StepErrors] = {}
     for name, starts in (("driven", "sampling"), ("settling", "reset")):
         rng = generator(subject.seed, "check", "convergence", name)
@@ -338,7 +338,7 @@ def check_convergence(subject: Subject) -> CheckResult:
 
 def _errors(subject: Subject, recording: SimulatedMotion, frames: int) -> StepErrors:
     half, truth = (recording.replay(subject.finer(factor)) for factor in (2, 4))
-    marks = [mark for mark in HORIZONS if mark <= frames]
+    marks = [mark for mark in _HORIZONS if mark <= frames]
     declared, halved, moved = (
         summaries(RolloutErrors.of(subject.robot, path, truth), marks)
         for path in (recording.path, half, persistence(truth))

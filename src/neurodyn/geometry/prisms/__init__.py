@@ -8,8 +8,8 @@ from neurodyn.core.description.contacts import RoundedBox
 CONTACTS = 4
 """Maximum number of contacts of a shape with a heightfield."""
 
-NUMBERS = 20
-"""Numbers that describe a contact; see `prisms.contacts.NUMBERS`."""
+CONTACT_NUMBERS = 20
+"""Numbers that describe a contact; see `prisms.contacts.CONTACT_NUMBERS`."""
 
 _MOST = 8
 """Maximum number of contacts of a link; more only arise if its shapes overlap."""

@@ -35,7 +35,7 @@ MOST = wp.constant(50)
 CONTACTS = wp.constant(prisms.CONTACTS)
 """Maximum number of contacts of a body."""
 
-NUMBERS = wp.constant(prisms.NUMBERS)
+NUMBERS = wp.constant(prisms.CONTACT_NUMBERS)
 """Numbers that describe a contact: `Pair.kind`, the radius, and six vectors, `Pair.core` to `Pair.across_too`."""
 
 _JOINT, _SHAPE = PRECISIONS[torch.float64].joint, PRECISIONS[torch.float64].shape

@@ -23,7 +23,7 @@ from neurodyn.geometry.launching import (
     start_warp,
     warp_device,
 )
-from neurodyn.geometry.prisms import NUMBERS, contact_slots
+from neurodyn.geometry.prisms import CONTACT_NUMBERS, contact_slots
 from neurodyn.geometry.tensors import Positions, Velocities
 
 
@@ -48,7 +48,7 @@ class PrismContacts(OperatorHandle):
         """
         state = [x.detach().double().contiguous() for x in (q, qd)]
         pose = ground.poses(len(q), q.device, torch.float64)
-        out = state[0].new_empty(len(q), sum(self._slots.values()), NUMBERS)
+        out = state[0].new_empty(len(q), sum(self._slots.values()), CONTACT_NUMBERS)
         _FIND(*state, pose, self.handle, ground.compiled.handle, out)
         return out.to(q.dtype)
 

@@ -18,7 +18,7 @@ from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
 from neurodyn.multibody.trace.expression import apply_loop
 from neurodyn.walking.force_network import CONFIG, WEIGHTS, ForceNetwork, ImitationConfig
 from neurodyn.walking.quadruped import LEGS
-from neurodyn.walking.state import CONTACT, FEATURES
+from neurodyn.walking.state import CONTACT, FORCE_INPUTS
 
 C_UNITS: KindOperation[Callable[[Any], CUnit]] = KindOperation("model in C", neural=neural_unit, hybrid=hybrid_unit)
 """From a model to functions in C, by kind."""
@@ -83,8 +83,8 @@ def forces_unit(folder: Path) -> CUnit:
     network = ForceNetwork(1.0, config.widths)
     network.load_state_dict(read_weights(folder / WEIGHTS))
     weight, friction = float(network.weight), config.settings.friction
-    writer, graph = NetworkWriter(FEATURES, str(folder)), Graph()
-    features = graph.inputs("features", FEATURES)
+    writer, graph = NetworkWriter(FORCE_INPUTS, str(folder)), Graph()
+    features = graph.inputs("features", FORCE_INPUTS)
     normaliser = network.normaliser
     seen = [
         (x - mean) * gain
@@ -98,7 +98,7 @@ def forces_unit(folder: Path) -> CUnit:
         most = minimum(maximum(z, 0.0), contact * (config.settings.greatest_force * weight))
         side = most * friction
         forces += [*(maximum(minimum(one, side), -side) for one in (x, y)), most]
-    arrays = (CArray("features", FEATURES, "neurodyn.walking.state.ForceInputs.features"),)
+    arrays = (CArray("features", FORCE_INPUTS, "neurodyn.walking.state.ForceInputs.features"),)
     result = CArray("forces", 3 * LEGS, "[N], heading frame: front left, front right, hind left, hind right")
     step = CFunction(
         "forces", "Returns the forces of the feet on the robot, inside the friction pyramids.", arrays, (result,),

@@ -18,7 +18,7 @@ from neurodyn.multibody.mass_matrix import SparseRow, is_zero, sparse
 from neurodyn.multibody.tendons.attachments import AttachedMotion, AttachedPoint
 from neurodyn.multibody.tendons.lengths import TendonMotion
 from neurodyn.multibody.trace import absolute, minimum, safe_sqrt, select_less
-from neurodyn.multibody.vectors import IDENTITY, Matrix, array, cross, dot, matrix_quaternion
+from neurodyn.multibody.vectors import EYE, Matrix, array, cross, dot, matrix_quaternion
 
 
 @dataclass
@@ -140,7 +140,7 @@ def _frame_rows(contacts: Contacts, equality: Equality, weights: InverseWeights)
     )
     residuals = [*(first.position - second.position)]
     biases = [*(attached.acceleration(first) - attached.acceleration(second))]
-    rows = [_difference(attached.row(first, axis), attached.row(second, axis)) for axis in IDENTITY]
+    rows = [_difference(attached.row(first, axis), attached.row(second, axis)) for axis in EYE]
     centres = equality.first_centre or None, equality.second_centre or None
     ends = [(at.link, centre) for at, centre in zip((first, second), centres, strict=True) if at.link >= 0]
     inverse_weights = [sum((weights.body(link, centre) for link, centre in ends), start=0.0)] * 3
@@ -149,7 +149,7 @@ def _frame_rows(contacts: Contacts, equality: Equality, weights: InverseWeights)
         vector, real = matrix_quaternion(second_rotation.T @ rotation)
         residuals += [*(scale * vector)]
         # The rate of the quaternion p between the frames is half the spin between them, in axes of the second, times p.
-        for axis in IDENTITY:
+        for axis in EYE:
             direction = 0.5 * scale * (second_rotation @ (real * axis + cross(vector, axis)))
             rows.append(_difference(attached.angular_row(first, direction), attached.angular_row(second, direction)))
         spin = attached.spin(first) - attached.spin(second)

@@ -17,7 +17,7 @@ from neurodyn.multibody.drives.actuators import ImplicitRow
 from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, is_zero
 from neurodyn.multibody.passive import along, ball_free_rows
 from neurodyn.multibody.trace import safe_sqrt
-from neurodyn.multibody.vectors import IDENTITY, array, cross, dot, rotation_vector, skew
+from neurodyn.multibody.vectors import EYE, array, cross, dot, rotation_vector, skew
 
 
 def lone_bodies(tree: Tree) -> list[int]:
@@ -73,7 +73,7 @@ def _add_spin(contacts: Contacts, index: int, matrix: list[list[Any]], *, by_ori
     mass, centre = tree.quantity(f"{tree.links[index].joint.name}.mass"), rotation @ tree.centre(index)
     linear = None
     if by_origin:
-        columns = [cross(axis, cross(spin, centre)) + cross(spin, cross(axis, centre)) for axis in IDENTITY]
+        columns = [cross(axis, cross(spin, centre)) + cross(spin, cross(axis, centre)) for axis in EYE]
         linear = mass * array(columns).T
     offset = centre - rotation @ tree.reference(index)  # of the centre of mass relative to the reference point
     angular = skew(spin) @ body - skew(body @ spin)

@@ -14,7 +14,7 @@ from neurodyn.multibody.points import Kinematics
 from neurodyn.multibody.tendons.lengths import added_inertia, tendon_motions
 from neurodyn.multibody.trace import exp, log, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
-from neurodyn.multibody.vectors import IDENTITY, Vector, array, dot, normalise
+from neurodyn.multibody.vectors import EYE, Vector, array, dot, normalise
 
 _LEAST, _MOST = 1e-4, 0.9999
 """MuJoCo clamps impedances and midpoints to this range."""
@@ -136,13 +136,13 @@ class InverseWeights:
             return 1.0 / tree.quantity(f"{tree.links[link].joint.name}.mass")
         point = tree.centre(link) if centre is None else tree.in_link_frame(link, array(centre))
         arm = self._links.poses[link].rotation @ point
-        axes = [self._inverse_weight(self._inertia.row(link, arm, axis)) for axis in IDENTITY]
+        axes = [self._inverse_weight(self._inertia.row(link, arm, axis)) for axis in EYE]
         total = (axes[0] + axes[1] + axes[2]) / 3.0
         return maximum(total, TINY) if is_zero(total) else total
 
     def rotation(self, link: int) -> Any:
         """Return the inverse weight of a link's rotation [1/(kg m^2)]."""
-        axes = [self._inverse_weight(self._inertia.angular_row(link, axis)) for axis in IDENTITY]
+        axes = [self._inverse_weight(self._inertia.angular_row(link, axis)) for axis in EYE]
         return (axes[0] + axes[1] + axes[2]) / 3.0
 
     def _inverse_weight(self, row: list[Any]) -> Any:

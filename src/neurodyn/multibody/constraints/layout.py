@@ -130,7 +130,7 @@ class ConstraintLayout:
         self.gates = (*((i + 9, i, i + PER_POINT) for i in points), *((i, i, i + PER_LIMIT) for i in limits))
 
 
-FORCE = ("F0", "F1", "F2")
+FORCES = ("F0", "F1", "F2")
 """Names of the force in the code."""
 
 STIFFNESS = (("W00", "W01", "W02"), ("W01", "W11", "W12"), ("W02", "W12", "W22"))

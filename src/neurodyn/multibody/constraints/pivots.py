@@ -19,7 +19,7 @@ from neurodyn.multibody.contacts.contact_model import Contacts
 from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, factorise, solve, sparse
 from neurodyn.multibody.tendons.attachments import AttachedMotion
 from neurodyn.multibody.trace import select_less
-from neurodyn.multibody.vectors import IDENTITY, array
+from neurodyn.multibody.vectors import EYE, array
 
 _RIDGE = 1e-9
 """Share of the diagonal that is added to it: two held points may constrain the same motion."""
@@ -43,7 +43,7 @@ def hold_pivots(contacts: Contacts, acceleration: list[Any], pivots: Sequence[tu
     for (pivot, _), share in zip(pivots, held, strict=True):
         at = attached.point(pivot.link, array(pivot.point))
         turning = attached.acceleration(at)
-        for axis, own in zip(IDENTITY, turning, strict=True):
+        for axis, own in zip(EYE, turning, strict=True):
             row = {dof: share * x for dof, x in sparse(attached.row(at, axis)).items()}
             if row:
                 rows.append(row)

@@ -14,14 +14,14 @@ from neurodyn.multibody.constraints.impedance import Compliance, InverseWeights,
 from neurodyn.multibody.constraints.layout import ConeGroup
 from neurodyn.multibody.contacts.colliders import COLLIDERS, convex
 from neurodyn.multibody.contacts.contact_model import Contacts
-from neurodyn.multibody.contacts.convex_search import FOUND, ConvexPair, nearest_points
-from neurodyn.multibody.contacts.flat_sides import CONTACTS, SIDED, flat_touches
+from neurodyn.multibody.contacts.convex_search import PAIR_NUMBERS, ConvexPair, nearest_points
+from neurodyn.multibody.contacts.flat_sides import MOST_CONTACTS, SIDED, flat_touches
 from neurodyn.multibody.contacts.hull_corners import HullOnPlane, lowest_corners
 from neurodyn.multibody.contacts.shape_pairs import Collider, PlacedShape, Touch
 from neurodyn.multibody.mass_matrix import TreeInertia
 from neurodyn.multibody.points import PointContact
 from neurodyn.multibody.trace import Expression, Graph, map_in_loop, maximum, safe_sqrt
-from neurodyn.multibody.vectors import IDENTITY, Vector, array, dot
+from neurodyn.multibody.vectors import EYE, Vector, array, dot
 
 _LEAST_FRICTION = 1e-5  # MuJoCo's lower bound of coefficients of friction
 _SOFTNESS = (*(f"solref.{part}" for part in SOLREF), *(f"solimp.{part}" for part in SOLIMP))
@@ -44,10 +44,10 @@ _PLANE = TouchingShape(name="", link="", kind="plane", size=(0.0, 0.0, 0.0))
 def _flat(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     """Return the contacts of two shapes with flat sides or straight edges."""
     (single,) = convex(first, second, margin)
-    return flat_touches(first, second, single, second.search_result[FOUND:])
+    return flat_touches(first, second, single, second.search_result[PAIR_NUMBERS:])
 
 
-_SEARCHED: dict[tuple[str, ...], tuple[Collider, int]] = {_CONVEX: (convex, 1), _FLAT: (_flat, CONTACTS)}
+_SEARCHED: dict[tuple[str, ...], tuple[Collider, int]] = {_CONVEX: (convex, 1), _FLAT: (_flat, MOST_CONTACTS)}
 
 
 @dataclass
@@ -274,9 +274,9 @@ class SurfaceContacts:
     def _pose(self, link: int) -> list[Any]:
         """Return rotation and origin of a link's body, or of the world."""
         if link < 0:
-            return [*IDENTITY.flat, *(-1.0 * self._contacts.poses[0].origin)]
+            return [*EYE.flat, *(-1.0 * self._contacts.poses[0].origin)]
         tree, pose = self._contacts.tree, self._contacts.poses[link]
-        rotation = pose.rotation @ array([tree.rotate_to_link(link, axis) for axis in IDENTITY]).T
+        rotation = pose.rotation @ array([tree.rotate_to_link(link, axis) for axis in EYE]).T
         return [
             *rotation.flat,
             *(self._inertia.from_first(link) + pose.rotation @ tree.in_link_frame(link, array([0.0] * 3))),

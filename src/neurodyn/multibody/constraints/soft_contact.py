@@ -8,14 +8,14 @@ from typing import Any
 
 from neurodyn.core.description.contacts import ConstraintParameters, ContactPoint, constraint_quantities
 from neurodyn.core.description.mechanism import Link, Mechanism
-from neurodyn.geometry.prisms import NUMBERS, contact_slots
+from neurodyn.geometry.prisms import CONTACT_NUMBERS, contact_slots
 from neurodyn.multibody.constraints.equalities import ConstraintRows, coupling_rows
 from neurodyn.multibody.constraints.free_bodies import ball_free_constraints, with_lone_implicit, without_lone
 from neurodyn.multibody.constraints.impedance import Compliance, InverseWeights, compliance_of, tangent
 from neurodyn.multibody.constraints.layout import ConstraintStructure, ContactPointGroup
 from neurodyn.multibody.constraints.shape_contacts import Cones, SurfaceContacts
 from neurodyn.multibody.constraints.solver import constraint_loop
-from neurodyn.multibody.contacts.contact_model import SIZE, ContactModel, ContactPush, Contacts
+from neurodyn.multibody.contacts.contact_model import POINTS_SIZE, ContactModel, ContactPush, Contacts
 from neurodyn.multibody.drives.actuators import damp_implicitly
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.passive import damping_slope, free_armature
@@ -24,7 +24,7 @@ from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons.lengths import added_inertia
 from neurodyn.multibody.trace import Expression, apply_loop, map_in_loop, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
-from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
+from neurodyn.multibody.vectors import EYE, Vector, array, cross, dot
 
 _SOFTNESS = tuple(constraint_quantities("solref", "solimp", ConstraintParameters()))
 """Compliance of a contact, without "contact."."""
@@ -66,7 +66,10 @@ def prism_rows(
         ]
 
     graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
-    held = [((number,), contacts.prism_contacts[NUMBERS * i : NUMBERS * (i + 1)]) for i, number in enumerate(items)]
+    held = [
+        ((number,), contacts.prism_contacts[CONTACT_NUMBERS * i : CONTACT_NUMBERS * (i + 1)])
+        for i, number in enumerate(items)
+    ]
     shared = [contacts.scope(f"contact.{name}") for name in common]
     rows = map_in_loop(graph, "prism contacts", row, shared, blocks, held)
     return list(zip(links, rows, strict=True))
@@ -130,7 +133,7 @@ class SoftContactModel(ContactModel):
         constraints = mechanism.constraints
         values = {}
         if mechanism.points:
-            values |= {SIZE: 1.0, **constraints.quantities()}
+            values |= {POINTS_SIZE: 1.0, **constraints.quantities()}
             values |= constraint_quantities("contact.solref", "contact.solimp", constraints.contact)
         for link in mechanism.links:
             name = link.joint.name
@@ -431,7 +434,7 @@ def _with_networks(
         if not contact.name:
             continue
         names = ("normal", "friction.x", "friction.y", "friction.z")
-        for name, value, direction in zip(names, (push, *friction), (normal, *IDENTITY), strict=True):
+        for name, value, direction in zip(names, (push, *friction), (normal, *EYE), strict=True):
             acted = contacts.scope.define(f"contact.{contact.name}.{name}", value)
             if acted is not value:
                 if noted is not None:

@@ -24,7 +24,7 @@ from functools import partial
 
 from neurodyn.multibody.constraints.cones import ConeWriter
 from neurodyn.multibody.constraints.layout import (
-    FORCE,
+    FORCES,
     PER_FRICTION,
     PER_LIMIT,
     PER_POINT,
@@ -259,7 +259,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             self._each_contact(
                 self._cone(("yn[0]", "yn[1]", "yn[2]")),
                 "pushed += F0;",
-                *(f"yn[{6 + k}] = {name};" for k, name in enumerate((*FORCE, *STIFFNESS_ENTRIES))),
+                *(f"yn[{6 + k}] = {name};" for k, name in enumerate((*FORCES, *STIFFNESS_ENTRIES))),
                 "for (int k = 0; k < n; ++k) {",
                 "const real J0 = Jn[k]; const real J1 = Jn[by + k]; const real J2 = Jn[2 * by + k];",
                 "g[dofs[k]] -= J0 * F0 + J1 * F1 + J2 * F2;",
@@ -544,7 +544,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         lines += [_rows_times("s", "w", rest=False)]
         lines += [f"const real z{row} = w{row} + sf[{row}];" for row in range(3)]
         lines += [f"const real q{row} = -({stiffness_times(row, 'z{}')});" for row in range(3)]
-        for name, amounts in (("f", FORCE), ("q", ("q0", "q1", "q2"))):
+        for name, amounts in (("f", FORCES), ("q", ("q0", "q1", "q2"))):
             for i in range(3):
                 along = f"{amounts[0]} * c[{3 + i}] + {amounts[1]} * c[{6 + i}] + {amounts[2]} * t{i}"
                 lines += [f"const real {name}w{i} = {along}; {name}[{3 + i}] = {name}w{i};"]

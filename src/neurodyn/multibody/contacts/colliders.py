@@ -4,8 +4,8 @@
 from typing import Any
 
 from neurodyn.multibody.contacts.shape_pairs import (
-    FAR,
-    LEAST,
+    FAR_AWAY,
+    LEAST_LENGTH,
     Collider,
     PlacedShape,
     Touch,
@@ -21,7 +21,7 @@ from neurodyn.multibody.contacts.shape_pairs import (
     where,
 )
 from neurodyn.multibody.trace import absolute, safe_sqrt
-from neurodyn.multibody.vectors import IDENTITY, Matrix, Vector, array, cross, dot, normalise, symmetric_inverse
+from neurodyn.multibody.vectors import EYE, Matrix, Vector, array, cross, dot, normalise, symmetric_inverse
 
 
 def plane_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
@@ -35,7 +35,7 @@ def plane_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list
     down = -absolute(along)
     lean = down * axis - normal
     squared = dot(lean, lean)
-    flat = below(squared, LEAST * LEAST)
+    flat = below(squared, LEAST_LENGTH * LEAST_LENGTH)
     lowest = radius * where(flat, second.rotation[:, 0], lean / safe_sqrt(squared))
     height = dot(second.centre - first.centre, normal)
     side = cross(lowest, axis) * (3.0**0.5 / 2.0)
@@ -45,7 +45,7 @@ def plane_cylinder(first: PlacedShape, second: PlacedShape, margin: Any) -> list
     distances = [height + half * down + drop, height - half * down + drop, *[height + half * down - 0.5 * drop] * 2]
     away = below(margin, distances[0])
     return [
-        Touch(second.centre + position - 0.5 * distance * normal, normal, where(away, FAR, distance))
+        Touch(second.centre + position - 0.5 * distance * normal, normal, where(away, FAR_AWAY, distance))
         for position, distance in zip(places, distances, strict=True)
     ]
 
@@ -72,7 +72,7 @@ def plane_mesh(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Tou
     for k, (touch, offset) in enumerate(zip(touches, offsets, strict=True)):
         above = below(0.0, dot(normal, offset)) if k else 0.0
         there = (1.0 - away) * (1.0 - above) * (result[11 + k] if k else 1.0)
-        touch.distance = where(there, touch.distance, FAR)
+        touch.distance = where(there, touch.distance, FAR_AWAY)
     return touches
 
 
@@ -97,14 +97,14 @@ def convex(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]:
     depth = dot(start, p1 - p2)
     off = p1 - p2 + l1 @ (start - one) + l2 @ (start - two)
     outer = array([[a * b for b in start] for a in start])
-    stiff = l1 + l2 - (depth - _TINY) * (IDENTITY - outer) + outer
+    stiff = l1 + l2 - (depth - _TINY) * (EYE - outer) + outer
     normal = normalise(start - symmetric_inverse(stiff) @ (off - dot(start, off) * start))
     ahead, behind = normal - one, normal - two
     moved, pulled = l1 @ ahead, l2 @ behind
     radii = result[27], result[28]
     overlap = dot(normal, p1 - p2) + 0.5 * (dot(ahead, moved) + dot(behind, pulled)) + radii[0] + radii[1]
     position = 0.5 * (p1 + moved + p2 - pulled + (radii[0] - radii[1]) * normal)
-    return [Touch(position, normal, where(result[29], -overlap, FAR))]
+    return [Touch(position, normal, where(result[29], -overlap, FAR_AWAY))]
 
 
 _TINY = 1e-9

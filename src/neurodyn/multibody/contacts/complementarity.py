@@ -26,7 +26,7 @@ from neurodyn.multibody.contacts.gauss_seidel import Adjoint, cone_impulses
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.points import Kinematics, LinkPose, PointContact
 from neurodyn.multibody.trace import maximum, select_less
-from neurodyn.multibody.vectors import IDENTITY, Vector, array, cross, dot
+from neurodyn.multibody.vectors import EYE, Vector, array, cross, dot
 
 DEFAULTS = {"contact.friction": 0.8, "contact.restitution": 0.0, "contact.baumgarte": 0.2, "contact.cfm": 1e-4}
 """Nominal values of the model's quantities: mu, e, a, R [1/kg]."""
@@ -88,7 +88,7 @@ def contact_rows(tree: Tree, poses: Sequence[LinkPose], touched: Sequence[PointC
         normal_row = _relative_row(inertia, touch, touch.normal)
         if all(map(is_zero, normal_row)):
             continue
-        rigid = [axis for axis in range(3) if all(map(is_zero, _relative_row(inertia, touch, IDENTITY[axis])))]
+        rigid = [axis for axis in range(3) if all(map(is_zero, _relative_row(inertia, touch, EYE[axis])))]
         tangents = [(d, _relative_row(inertia, touch, d)) for d in tangent_axes(touch.normal, rigid)]
         tangents = [(d, row) for d, row in tangents if not all(map(is_zero, row))]
         rows.touched.append(touch)
@@ -115,8 +115,8 @@ def tangent_axes(normal: Vector, rigid: Sequence[int] = ()) -> tuple[Vector, Vec
     """
     for axis in rigid:
         if is_zero(normal[axis]):
-            first = cross(IDENTITY[axis], normal)
-            return first, IDENTITY[axis]
+            first = cross(EYE[axis], normal)
+            return first, EYE[axis]
     x, y, z = normal
     sign = select_less(z, 0.0, -1.0, 1.0)
     a = -1.0 / (sign + z)

@@ -20,7 +20,7 @@ from neurodyn.multibody.tendons.lengths import TendonMotion
 from neurodyn.multibody.trace import Scalar, maximum, safe_sqrt, tanh
 from neurodyn.multibody.vectors import Vector, array, dot
 
-SIZE = "points.size"
+POINTS_SIZE = "points.size"
 """Quantity: scale of the positions and radii of the contact points."""
 
 
@@ -75,7 +75,7 @@ class Contacts(Kinematics):
     def touched(self) -> list[PointContact]:
         """Contacts of points with the ground, and of bodies with each other."""
         _ = self.poses  # before networks that act on the size, to keep the order of the program's code
-        touched = touches(self, self.points, self.grounds, self.scope(SIZE)) if self.points else []
+        touched = touches(self, self.points, self.grounds, self.scope(POINTS_SIZE)) if self.points else []
         for touch in touched:
             touch.depth = self.scope.define(f"contact.{touch.name}.depth", touch.depth)
         return touched + body_touches(self, self.scope)
@@ -103,7 +103,7 @@ class ContactModel:
 
     def nominal(self, mechanism: Mechanism) -> Mapping[str, float]:
         """Return the nominal values of the model's quantities for a mechanism."""
-        own = {SIZE: 1.0, **self.defaults} if mechanism.points else {}
+        own = {POINTS_SIZE: 1.0, **self.defaults} if mechanism.points else {}
         return own | contact_quantities(mechanism.body_contacts, self.defaults)
 
     def forces(self, contacts: Contacts) -> Wrenches:
@@ -155,7 +155,7 @@ class ForceContactModel(ContactModel):
         return wrenches(contacts.poses, contacts.touched, forces)
 
 
-FORCE = ForceContactModel()
+FORCE_MODEL = ForceContactModel()
 
 
 def require_contacts(mechanism: Mechanism, contact: ContactModel | None, robot: str) -> None:

@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from neurodyn.core.description.shape_contacts import Hull
-from neurodyn.multibody.contacts.flat_sides import FOUND as FLAT
-from neurodyn.multibody.contacts.flat_sides import TEXT
+from neurodyn.multibody.contacts.flat_sides import SIDE_NUMBERS, TEXT
 from neurodyn.multibody.contacts.hull_corners import hull_tables, list_of
 from neurodyn.multibody.trace import Expression, Graph, Loop, Scalar, apply_loop
 
-FOUND = 30
+PAIR_NUMBERS = 30
 """Numbers of a search result: normal from first to second; for either shape, in its frame, the normal, the nearest
 point and the upper triangle of L; the radii still to be added; and 1 if the search converged."""
 
-KINDS = ("sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
+CONVEX_KINDS = ("sphere", "capsule", "ellipsoid", "cylinder", "box", "mesh")
 """Kinds of shapes, in the order of their numbers in the code."""
 
 
@@ -49,7 +48,7 @@ def nearest_points(
     graph: Graph, hulls: dict[str, Hull], pairs: Sequence[ConvexPair], blocks: Sequence[Sequence[Scalar]],
     margins: Sequence[Scalar], *, flat: bool = False,
 ) -> list[list[Expression]]:  # fmt: skip
-    """Return the search result (`FOUND`) of each pair; zeros for pairs whose bounding spheres do not touch.
+    """Return the search result (`PAIR_NUMBERS`) of each pair; zeros for pairs whose bounding spheres do not touch.
 
     Args:
         graph: The graph of all values.
@@ -63,11 +62,11 @@ def nearest_points(
     given = [x for block in blocks for x in block]
     starts = list(accumulate((len(block) for block in blocks), initial=0))
     ends = [(one, end) for one in pairs for end in range(2)]
-    count = FOUND + (FLAT if flat else 0)
+    count = PAIR_NUMBERS + (SIDE_NUMBERS if flat else 0)
     lying = "if (ends > 0) Convex::flat(shapes[0], shapes[1], ids, ends, result, margin, result + 30);" if flat else ""
     forward = f"""{hull_tables([hulls[name] for name in used])}
 static const int of[] = {{{list_of(starts[one.blocks[end]] for one, end in ends)}}};
-static const int kind_of[] = {{{list_of(KINDS.index(one.kinds[end]) for one, end in ends)}}};
+static const int kind_of[] = {{{list_of(CONVEX_KINDS.index(one.kinds[end]) for one, end in ends)}}};
 static const int hull_of[] = {{{list_of(used.index(one.hulls[end]) if one.hulls[end] else 0 for one, end in ends)}}};
 static const number own[] = {{{list_of(x for one, end in ends for x in one.numbers[end])}}};
 static const number reach[] = {{{list_of(one.reach for one in pairs)}}};

@@ -17,13 +17,13 @@ $$x = s + W (o - s)$$
 
 from typing import Any
 
-from neurodyn.multibody.contacts.shape_pairs import FAR, PlacedShape, Touch, below, where
+from neurodyn.multibody.contacts.shape_pairs import FAR_AWAY, PlacedShape, Touch, below, where
 from neurodyn.multibody.trace import safe_sqrt
 from neurodyn.multibody.vectors import Matrix, array, dot
 
-CONTACTS = 4
+MOST_CONTACTS = 4
 _HEAD = 7
-FOUND = _HEAD + 16 * CONTACTS
+SIDE_NUMBERS = _HEAD + 16 * MOST_CONTACTS
 """Numbers of a search result: the normal in the frame of the shape that it belongs to; 1 if there are such contacts; 1
 if the points are the second shape's and the normal the first's, else the reverse; 1 if the prism is the second's; 1 if
 the edge is that of a capsule, 2 if that of a cylinder; and for each point its position in the frames of the first and
@@ -35,7 +35,7 @@ SIDED = ("capsule", "cylinder", "box", "mesh")
 
 
 def flat_touches(first: PlacedShape, second: PlacedShape, single: Touch, result: Any) -> list[Touch]:
-    """Return the contacts found, or else the single one; `result` holds `FOUND` numbers."""
+    """Return the contacts found, or else the single one; `result` holds `SIDE_NUMBERS` numbers."""
     several, of_second, prism, rounding = result[3:_HEAD]
     normal = where(of_second, first.rotation @ array(result[:3]), second.rotation @ array(result[:3]))
     rotation = _either(prism, second.rotation, first.rotation)
@@ -47,7 +47,7 @@ def flat_touches(first: PlacedShape, second: PlacedShape, single: Touch, result:
     far = where(of_second, second.size[0], first.size[0]) * below(0.5, rounding)
     rim = far * where(below(1.5, rounding), 1.0 / safe_sqrt(dot(across, across)), 1.0) * across
     touches = []
-    for k in range(CONTACTS):
+    for k in range(MOST_CONTACTS):
         own = result[_HEAD + 16 * k : _HEAD + 16 * (k + 1)]
         mine, theirs = (
             shape.centre + shape.rotation @ array(own[at : at + 3]) for shape, at in ((first, 0), (second, 3))
@@ -56,9 +56,9 @@ def flat_touches(first: PlacedShape, second: PlacedShape, single: Touch, result:
         position = start + rotation @ (array(own[6:15]).reshape(3, 3) @ (rotation.T @ (other - start)))
         sign = where(of_second, -1.0, 1.0)
         depth = sign * dot(position - other, normal)
-        middle, distance = position - 0.5 * sign * depth * normal, where(own[15], -depth, FAR)
+        middle, distance = position - 0.5 * sign * depth * normal, where(own[15], -depth, FAR_AWAY)
         if k:
-            touches.append(Touch(middle, normal, where(several, distance, FAR)))
+            touches.append(Touch(middle, normal, where(several, distance, FAR_AWAY)))
             continue
         touches.append(
             Touch(

@@ -17,8 +17,7 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Heightfield, Plane, Shape, Terrain
 from neurodyn.geometry import rotation
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.prisms import NUMBERS as CONTACT_NUMBERS
-from neurodyn.geometry.prisms import contact_slots
+from neurodyn.geometry.prisms import CONTACT_NUMBERS, contact_slots
 from neurodyn.geometry.solids import Solid
 from neurodyn.geometry.tensors import Positions, Velocities, constant
 
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
     from neurodyn.geometry.prisms.query import PrismContacts
     from neurodyn.geometry.proximity import ProximityQuery
 
-FAR = -1e3
+FAR_BELOW = -1e3
 """Height of a plane that represents free space [m]."""
 
-NUMBERS = 6
+GROUND_NUMBERS = 6
 """Numbers that describe the ground at a contact point: a point on it and its normal, in the world."""
 
 GroundMode = Literal["plane", "contact_points", "prisms"]
@@ -56,7 +55,7 @@ def held_numbers(mechanism: Mechanism, mode: GroundMode) -> int:
     """Return the number of values that describe a ground."""
     if mode == "prisms":
         return CONTACT_NUMBERS * sum(contact_slots(mechanism.shapes).values())
-    return NUMBERS * (len(mechanism.points) if mode == "contact_points" else 1)
+    return GROUND_NUMBERS * (len(mechanism.points) if mode == "contact_points" else 1)
 
 
 def ground_mode(ground: Ground | None, *, prisms: bool = False) -> GroundMode:
@@ -81,7 +80,7 @@ def _is_heightfield(ground: Ground) -> bool:
 def plane_numbers(ground: Ground | None) -> tuple[float, ...] | None:
     """Return point and normal of the plane that all worlds share, far below without ground; None for other grounds."""
     if ground is None or ground.empty:
-        return (0.0, 0.0, FAR, 0.0, 0.0, 1.0)
+        return (0.0, 0.0, FAR_BELOW, 0.0, 0.0, 1.0)
     if ground_mode(ground) != "plane":
         return None
     planes = _plane(ground, torch.zeros(1, 1, dtype=torch.float64))
@@ -136,7 +135,7 @@ class HeldGround:
         """
         if mode == "prisms" and ground is not None and self._shapes:
             return self._prisms(ground, q, qd).flatten(1)
-        away = constant((0.0, 0.0, FAR, 0.0, 0.0, 1.0), q)
+        away = constant((0.0, 0.0, FAR_BELOW, 0.0, 0.0, 1.0), q)
         pieces = self._points if mode == "contact_points" else 1
         if ground is None or ground.empty:
             return away.repeat(pieces).expand(len(q), -1)
@@ -160,7 +159,7 @@ class HeldGround:
 
 
 def _plane(ground: Ground, q: Tensor) -> Tensor:
-    """Return a point on the plane and its normal in each world, shape [worlds or 1, NUMBERS]."""
+    """Return a point on the plane and its normal in each world, shape [worlds or 1, GROUND_NUMBERS]."""
     planes = _planes(ground)
     assert planes is not None
     places = constant(planes[0], q)[None] if len(planes) == 1 else q.new_tensor(planes)

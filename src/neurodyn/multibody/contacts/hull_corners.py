@@ -14,7 +14,7 @@ import numpy as np
 from neurodyn.core.description.shape_contacts import Hull
 from neurodyn.multibody.trace import Expression, Graph, Loop, Scalar, apply_loop
 
-FOUND = 15
+CORNER_NUMBERS = 15
 """Numbers of a search result: the corner and three others in the frame of the mesh, and 1 for each that exists."""
 
 
@@ -41,7 +41,7 @@ def lowest_corners(
     graph: Graph, hulls: dict[str, Hull], meshes: Sequence[HullOnPlane], blocks: Sequence[Sequence[Scalar]],
     margins: Sequence[Scalar],
 ) -> list[list[Expression]]:  # fmt: skip
-    """Return the search result (`FOUND`) of each mesh; zeros for meshes whose bounding sphere does not touch the plane.
+    """Return the search result (`CORNER_NUMBERS`) of each mesh; zeros where its bounding sphere is above the plane.
 
     Args:
         graph: The graph of all values.
@@ -60,7 +60,7 @@ static const int hull_of[] = {{{list_of(used.index(one.hull) for one in meshes)}
 static const number own[] = {{{list_of(x for one in meshes for x in (*one.rotation, *one.position, one.reach))}}};
 for (int k = 0; k < {count}; ++k) {{
 const real* plane = in + of[2 * k]; const real* link = in + of[2 * k + 1]; const number* mine = own + 13 * k;
-real* results = out + {FOUND} * k; for (int i = 0; i < {FOUND}; ++i) results[i] = (real)0;
+real* results = out + {CORNER_NUMBERS} * k; for (int i = 0; i < {CORNER_NUMBERS}; ++i) results[i] = (real)0;
 real height = (real)0; real b[3]; real d[3];
 for (int i = 0; i < 3; ++i) {{
 const real centre = link[9 + i] + link[3 * i] * mine[9] + link[3 * i + 1] * mine[10] + link[3 * i + 2] * mine[11];
@@ -96,13 +96,13 @@ if (c) LANE(results[11 + c], lane) = at < 0 ? (number)0 : (number)1;
 }}
 }}
 }}"""
-    inputs, outputs = len(given) + count, FOUND * count
+    inputs, outputs = len(given) + count, CORNER_NUMBERS * count
     loop = Loop(
         name="corners of meshes on a plane", inputs=inputs, outputs=outputs, saved=0, forward=forward, adjoint="",
         sufficient=outputs, fixed=inputs,
     )  # fmt: skip
     results = apply_loop(graph, loop, [*given, *margins])
-    return [results[FOUND * k : FOUND * (k + 1)] for k in range(count)]
+    return [results[CORNER_NUMBERS * k : CORNER_NUMBERS * (k + 1)] for k in range(count)]
 
 
 def list_of(values: Iterable[float]) -> str:

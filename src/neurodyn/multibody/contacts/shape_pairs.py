@@ -2,7 +2,7 @@
 """Contact points between two shapes, matching MuJoCo's C collision functions; on floats or traced values.
 
 Every function takes two shapes in world axes and the margin [m], and returns the possible contacts: position, normal
-from the first shape to the second, and distance of the surfaces [m]. Unused ones have the distance `FAR`.
+from the first shape to the second, and distance of the surfaces [m]. Unused ones have the distance `FAR_AWAY`.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,10 +12,10 @@ from typing import Any
 from neurodyn.multibody.trace import absolute, maximum, minimum, safe_sqrt, select_less
 from neurodyn.multibody.vectors import Matrix, Vector, array, cross, dot
 
-FAR = 1e3
+FAR_AWAY = 1e3
 """Distance of surfaces that do not touch [m]."""
 
-LEAST = 1e-15
+LEAST_LENGTH = 1e-15
 """Length below which MuJoCo treats a vector as zero [m]."""
 
 _PARALLEL = 1e-12  # squared sine of the angle between edges below which they do not cross
@@ -94,7 +94,7 @@ def capsule_capsule(first: PlacedShape, second: PlacedShape, margin: Any) -> lis
     ma, mb, mc = dot(one, one), -dot(one, two), dot(two, two)
     u, v = -dot(one, apart), dot(two, apart)
     det = ma * mc - mb * mb
-    parallel = below(absolute(det), LEAST)
+    parallel = below(absolute(det), LEAST_LENGTH)
     inverse = 1.0 / where(parallel, 1.0, det)
     x1, x2 = (mc * u - mb * v) * inverse, (ma * v - mb * u) * inverse
     held = _limit(x1, 1.0)
@@ -108,7 +108,7 @@ def capsule_capsule(first: PlacedShape, second: PlacedShape, margin: Any) -> lis
     general = touch(x1, ended)
     pairs = [(a, _limit((v - mb * a) / mc, 1.0)) for a in (1.0, -1.0)]
     pairs += [(_limit((u - mb * b) / ma, 1.0), b) for b in (1.0, -1.0)]
-    nearest, next_one = general, Touch(general.position, general.normal, FAR)
+    nearest, next_one = general, Touch(general.position, general.normal, FAR_AWAY)
     nearest = _choose(parallel, next_one, general)
     for ends in pairs:  # the two deepest of parallel capsules
         at_ends = touch(*ends)
@@ -138,7 +138,7 @@ def _sphere_box(seen: Vector, radius: Any, box: PlacedShape) -> Touch:
     nearest = array([_limit(x, h) for x, h in zip(seen, box.size, strict=True)])
     away = nearest - seen
     squared = dot(away, away)
-    inside = below(squared, LEAST * LEAST)
+    inside = below(squared, LEAST_LENGTH * LEAST_LENGTH)
     reach = safe_sqrt(squared)
     room = [h - absolute(x) for x, h in zip(seen, box.size, strict=True)]
     closest = minimum(minimum(room[0], room[1]), room[2])
@@ -209,7 +209,7 @@ _NOWHERE = [0.0, 0.0, 0.0]
 
 
 def _ends_on_faces(centre: Vector, half: Vector, size: Vector) -> _Nearest:
-    best = _Nearest(FAR * FAR, 0.0, 0.0, _NOWHERE, _NOWHERE, 0.0, _NOWHERE, 0.0)
+    best = _Nearest(FAR_AWAY * FAR_AWAY, 0.0, 0.0, _NOWHERE, _NOWHERE, 0.0, _NOWHERE, 0.0)
     for end in (-1.0, 1.0):
         tip = centre + end * half
         out = [below(h, absolute(x)) for x, h in zip(tip, size, strict=True)]
@@ -228,7 +228,7 @@ def _nearest_on_edge(centre: Vector, half: Vector, size: Vector, k: int, sides: 
     ma, mb, mc = size[k] * size[k], -size[k] * half[k], dot(half, half)
     u, v = -size[k] * apart[k], dot(half, apart)
     det = ma * mc - mb * mb
-    crossing = 1.0 - below(absolute(det), LEAST)
+    crossing = 1.0 - below(absolute(det), LEAST_LENGTH)
     inverse = 1.0 / where(crossing, det, 1.0)
     x1, x2 = (mc * u - mb * v) * inverse, (ma * v - mb * u) * inverse
     held = _limit(x1, 1.0)
@@ -254,10 +254,10 @@ def _second_at_corner(near: _Nearest, unequal: list[Any], half: Vector, size: Ve
     two = below(1.5, count)
     side = 1.0 - 2.0 * two
     special = [where(two, 1.0 - x, x) for x in unequal]
-    room = [2.0 * h / maximum(absolute(x), LEAST) for h, x in zip(size, half, strict=True)]
+    room = [2.0 * h / maximum(absolute(x), LEAST_LENGTH) for h, x in zip(size, half, strict=True)]
     steep = _blend(special, [x * x for x in half])
     along_edge = minimum(1.0 - side * near.along, _blend(special, room))
-    others = minimum(minimum(*(room[k] + special[k] * FAR for k in (0, 1))), room[2] + special[2] * FAR)
+    others = minimum(minimum(*(room[k] + special[k] * FAR_AWAY for k in (0, 1))), room[2] + special[2] * FAR_AWAY)
     over_face = minimum(1.0 + side * near.along, others)
     second = side * where(below(0.5 * dot(half, half), steep), along_edge, -over_face)
     return second, below(0.5, count) * below(count, 2.5)
@@ -276,7 +276,7 @@ def _second_at_edge(
     sign_flag = _blend(steep, unequal)
     side = 2.0 * sign_flag - 1.0
     second = 1.0 - side * near.along
-    room = [h / maximum(x, LEAST) for h, x in zip(size, sizes, strict=True)]
+    room = [h / maximum(x, LEAST_LENGTH) for h, x in zip(size, sizes, strict=True)]
     second = minimum(second, 2.0 * _blend(steep, room))
     up = _blend(near.edge, upwards)
     same = up * sign_flag + (1.0 - up) * (1.0 - sign_flag)
@@ -289,7 +289,7 @@ def _second_at_face(near: _Nearest, centre: Vector, half: Vector, size: Vector) 
     towards, tip = -near.along, centre + near.along * half
     second: Any = 2.0
     for k in range(3):
-        step = towards * select_less(half[k], 0.0, -1.0, 1.0) / maximum(absolute(half[k]), LEAST)
+        step = towards * select_less(half[k], 0.0, -1.0, 1.0) / maximum(absolute(half[k]), LEAST_LENGTH)
         for sign in (-1.0, 1.0):
             share = (sign * size[k] - tip[k]) * step
             better = (1.0 - near.face[k]) * below(0.0, share) * below(share, second)
@@ -306,7 +306,7 @@ def capsule_box(first: PlacedShape, second: PlacedShape, margin: Any) -> list[To
     for k in range(3):
         for sides in ((-1.0, -1.0), (1.0, -1.0), (-1.0, 1.0), (1.0, 1.0)):
             nearest, crossing = _nearest_on_edge(centre, half, size, k, sides)
-            near = near.or_better(crossing * below(nearest.squared, near.squared - LEAST), nearest)
+            near = near.or_better(crossing * below(nearest.squared, near.squared - LEAST_LENGTH), nearest)
     upwards = [below(0.0, x) for x in half]
     unequal = [a + b - 2.0 * a * b for a, b in zip(upwards, near.corner, strict=True)]
     at_corner = _second_at_corner(near, unequal, half, size)
@@ -318,7 +318,7 @@ def capsule_box(first: PlacedShape, second: PlacedShape, margin: Any) -> list[To
     touches = [
         _sphere_box(centre + share * half, first.size[0], box) for share in (near.along, near.along + there * along)
     ]
-    touches[1].distance = where(there, touches[1].distance, FAR)
+    touches[1].distance = where(there, touches[1].distance, FAR_AWAY)
     return touches
 
 
@@ -367,7 +367,7 @@ def _axes(d: Vector, first: PlacedShape, second: PlacedShape, margin: Any) -> _A
     unit = _blend(hot[6:], across)
     of_two = [*(first.rotation[:, k] for k in range(3)), *(second.rotation[:, k] for k in range(3))]
     alike = below(_ALIKE, absolute(dot(unit, _blend(of_face[:6], of_two))))
-    alike = alike * below(best, face + _BETTER * absolute(face) + LEAST) * sum(hot[7:], start=hot[6])
+    alike = alike * below(best, face + _BETTER * absolute(face) + LEAST_LENGTH) * sum(hot[7:], start=hot[6])
     return _Axes([where(alike, a, b) for a, b in zip(of_face, hot, strict=True)], across, apart)
 
 
@@ -395,9 +395,9 @@ def box_box(first: PlacedShape, second: PlacedShape, margin: Any) -> list[Touch]
     of_faces = _faces(axes.hot, first, second)
     of_faces[0] = _choose(edges, _edges(axes, first, second), of_faces[0])
     for touch in of_faces[1:]:
-        touch.distance = where(edges, FAR, touch.distance)
+        touch.distance = where(edges, FAR_AWAY, touch.distance)
     for touch in of_faces:
-        touch.distance = where(axes.apart, FAR, touch.distance)
+        touch.distance = where(axes.apart, FAR_AWAY, touch.distance)
     return of_faces
 
 
@@ -414,7 +414,7 @@ def _edges(axes: _Axes, first: PlacedShape, second: PlacedShape) -> Touch:
     slant = dot(one, two)
     room = 1.0 - slant * slant
     along_one, along_two = dot(one, between), dot(two, between)
-    s = _limit((along_one - slant * along_two) / where(below(room, LEAST), 1.0, room), one_half)
+    s = _limit((along_one - slant * along_two) / where(below(room, LEAST_LENGTH), 1.0, room), one_half)
     t = _limit(slant * s - along_two, two_half)
     s = _limit(along_one + slant * t, one_half)
     here, there = start + s * one, d + other + t * two
@@ -462,7 +462,7 @@ def _faces(hot: list[Any], first: PlacedShape, second: PlacedShape) -> list[Touc
     points = _clip(seen(centre, hz), seen(u), seen(v), (hx, hy))
     outward = where(swapped, -1.0 * z, z)
     return [
-        Touch(middle + at[0] * x + at[1] * y + (hz + 0.5 * at[2]) * z, outward, where(there, at[2], FAR))
+        Touch(middle + at[0] * x + at[1] * y + (hz + 0.5 * at[2]) * z, outward, where(there, at[2], FAR_AWAY))
         for at, there in points
     ]
 
@@ -476,11 +476,11 @@ def _clip(centre: Vector, u: Vector, v: Vector, half: tuple[Any, Any]) -> list[t
         (centre + u + v, -1.0 * u),
         (centre - u + v, -1.0 * v),
     ):
-        enter: Any = -FAR * FAR
-        leave: Any = FAR * FAR
+        enter: Any = -FAR_AWAY * FAR_AWAY
+        leave: Any = FAR_AWAY * FAR_AWAY
         for k in range(2):
-            tiny = below(absolute(edge[k]), LEAST)
-            inverse = 0.5 / where(tiny, LEAST, edge[k])
+            tiny = below(absolute(edge[k]), LEAST_LENGTH)
+            inverse = 0.5 / where(tiny, LEAST_LENGTH, edge[k])
             low, high = (-half[k] - start[k]) * inverse, (half[k] - start[k]) * inverse
             enter, leave = maximum(enter, minimum(low, high)), minimum(leave, maximum(low, high))
         crosses = (1.0 - below(leave, enter)) * (1.0 - below(leave, 0.0)) * (1.0 - below(1.0, enter))
@@ -488,7 +488,7 @@ def _clip(centre: Vector, u: Vector, v: Vector, half: tuple[Any, Any]) -> list[t
         leaves = crosses * below(leave, 1.0) * below(maximum(enter, 0.0), leave)
         corners.append((start + 2.0 * minimum(maximum(leave, 0.0), 1.0) * edge, leaves))
     area = u[0] * v[1] - v[0] * u[1]
-    inverse = 1.0 / where(below(absolute(area), LEAST), 1.0, area)
+    inverse = 1.0 / where(below(absolute(area), LEAST_LENGTH), 1.0, area)
     for sx in (-1.0, 1.0):
         for sy in (-1.0, 1.0):
             px, py = sx * half[0] - centre[0], sy * half[1] - centre[1]

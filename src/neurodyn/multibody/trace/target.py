@@ -149,7 +149,7 @@ def _polynomial(coefficients: Sequence[float], variable: str) -> str:
     return terms[0]
 
 
-NUMBERS = ("frames", "substeps", "worlds", "group")
+PROGRAM_NUMBERS = ("frames", "substeps", "worlds", "group")
 """First numbers of a kernel's table; `group` blocks share a sum of weight gradients."""
 
 _ARRAY = re.compile(r"\breal \w+\[(\d+)\]")
@@ -178,8 +178,8 @@ class Target:
             body = body.replace("::wp::", "functions::").replace("::one::", "functions_of_one::")
         else:
             head += _GPU
-        table = [f"const int {name} = (int)table[{i}]; (void){name};" for i, name in enumerate(NUMBERS)]
-        place = len(NUMBERS)
+        table = [f"const int {name} = (int)table[{i}]; (void){name};" for i, name in enumerate(PROGRAM_NUMBERS)]
+        place = len(PROGRAM_NUMBERS)
         for name in rows:
             table.append(f"number* {name} = (number*)table[{place}];")
             table += [
@@ -225,7 +225,7 @@ class Target:
 
 def table_length(rows: Sequence[str], plain: Sequence[str]) -> int:
     """Return the number of words in a kernel's table."""
-    return len(NUMBERS) + 4 * len(rows) + len(plain)
+    return len(PROGRAM_NUMBERS) + 4 * len(rows) + len(plain)
 
 
 @cache

@@ -27,7 +27,7 @@ from torch import Tensor
 from neurodyn.control.resolve import ANALYTIC, TASK, is_declared, open_dynamics
 from neurodyn.control.returns import EpisodeOutcomes
 from neurodyn.control.robot.in_loop import REHEARSED, RobotDynamics, robot_file, robot_in_loop
-from neurodyn.control.robot.sensed import FORCE, STREAMS, why_not_scored
+from neurodyn.control.robot.sensed import FORCE_COLUMNS, STREAMS, why_not_scored
 from neurodyn.control.starts import plausible_starts
 from neurodyn.control.task_frames import FrameEnd, MeasurementNoise, TaskFrames, WorldsState, add_noise, require_fit
 from neurodyn.core.artifacts import require_writable
@@ -538,7 +538,7 @@ class _Batch:
             rows = [row[name] for row in self._rows if name in row]
             array = torch.stack(rows, 1).numpy()
             if name == MEASURED:
-                array[:, :-1, FORCE], array[:, -1, FORCE] = array[:, 1:, FORCE], np.nan
+                array[:, :-1, FORCE_COLUMNS], array[:, -1, FORCE_COLUMNS] = array[:, 1:, FORCE_COLUMNS], np.nan
             last = self.lengths[:, None] + (name not in ("control", "reward"))
             valid = np.arange(array.shape[1])[None] < last
             arrays[name] = np.where(valid[..., None], array, 0.0).astype(np.float32)
