@@ -81,7 +81,7 @@ def test_all_numbers_are_found_from_an_encoder_and_targets(residuals: Residuals)
 
 def test_a_past_that_is_left_out_changes_what_a_delay_explains(residuals: Residuals):
     point = residuals.start(residuals.space.of(torch.tensor([[TRUTH[n] for n in residuals.space.names]], dtype=F64)))
-    bare = residuals._changed(windows=replace(residuals.windows, past=None))
+    bare = residuals._with(windows=replace(residuals.windows, past=None))
     assert float(bare.cost(point)) > 1.2 * float(residuals.cost(point))
 
 

@@ -23,7 +23,7 @@ from neurodyn.identify.ladder import network_choice
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
 from neurodyn.identify.settings import FitStage
-from neurodyn.identify.unknowns.bodies import stretched
+from neurodyn.identify.unknowns.bodies import stretch
 from neurodyn.identify.unknowns.quantities import body_coordinates
 from neurodyn.report.sentences import sentences
 from neurodyn.robots import Robot, load
@@ -195,12 +195,12 @@ def test_lengths_of_a_robot_without_motors_are_free_within_what_one_measures(tmp
 
 def test_an_inertia_stays_that_of_a_body_however_it_is_stretched():
     entries = dict(zip(INERTIA_ENTRIES, torch.tensor([2.0, 3.0, 4.0, 0.1, -0.2, 0.3]), strict=True))
-    long = stretched(entries, [torch.tensor(s) for s in (3.0, 0.2, 1.0)])
+    long = stretch(entries, [torch.tensor(s) for s in (3.0, 0.2, 1.0)])
     xx, yy, zz, xy, xz, yz = (float(long[entry]) for entry in INERTIA_ENTRIES)
     inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     second = 0.5 * np.trace(inertia) * np.eye(3) - inertia
     assert (np.linalg.eigvalsh(second) > 0.0).all()
-    same = stretched(entries, [torch.tensor(1.0)] * 3)
+    same = stretch(entries, [torch.tensor(1.0)] * 3)
     assert all(float(same[entry]) == pytest.approx(float(entries[entry])) for entry in INERTIA_ENTRIES)
 
 

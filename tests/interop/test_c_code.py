@@ -18,7 +18,7 @@ from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics import Control, Dynamics, HybridDynamics, NeuralDynamics, State, declared_hybrid
 from neurodyn.dynamics.quantities import Quantities
-from neurodyn.identify.drives import Rows, _Perceptron, _predicted, _Recurrent
+from neurodyn.identify.drives import Rows, _Perceptron, _predict, _Recurrent
 from neurodyn.interop.c_code.models import hybrid_unit, neural_unit
 from neurodyn.interop.c_code.policies import policy_unit
 from neurodyn.interop.c_code.source import identifier
@@ -247,7 +247,7 @@ def test_networks_of_drives_give_the_torques_of_python(tmp_path: Path, network: 
     net.load_state_dict(read_weights(tmp_path / "run/actuator_network.safetensors"))
     first = torch.arange(STEPS) == 0
     rows = Rows(dict(zip(config.signals, signals.T[:, None], strict=True)), torch.zeros(1, STEPS), first)
-    [wanted] = _predicted(net, config, rows)
+    [wanted] = _predict(net, config, rows)
     [effort] = Program(code_unit(str(tmp_path / "run")), tmp_path / "c")(signals.numpy())
     np.testing.assert_allclose(effort[:, 0], wanted, atol=1e-5)
     assert effort.std() > 0.05

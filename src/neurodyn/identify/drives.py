@@ -111,11 +111,11 @@ def _features(columns: Columns, delay: float, lag: float) -> Tensor:
     now, before = (command.double()[index - torch.clamp(since, max=age)] for age in (whole, whole + 1))
     dry = torch.tanh(v / FRICTION_SPEED)
     position_error = error.double() + (1.0 - share) * now + share * before - command.double()
-    drives = [_lagged(x, since, lag) for x in (position_error, v)]
+    drives = [_lag(x, since, lag) for x in (position_error, v)]
     return torch.stack([*drives, dry, v, torch.exp(-(v / _STRIBECK_SPEED).square()) * dry], -1)
 
 
-def _lagged(x: Tensor, since: Tensor, lag: float) -> Tensor:
+def _lag(x: Tensor, since: Tensor, lag: float) -> Tensor:
     """Return a signal after a first-order lag, with a time constant in periods; each run starts settled."""
     if not lag:
         return x
@@ -242,11 +242,11 @@ def identify_drive_network(
         parts = {split: _rows(store, joints, store.episodes(split)) for split in (Split.TRAIN, Split.VALIDATION)}
         held_out = held_out_split(store)
         test = _rows(store, joints, store.episodes(held_out))
-        described = _described(store, joints, parts[Split.TRAIN], settings)
+        described = _describe(store, joints, parts[Split.TRAIN], settings)
         with stage(0.0, 0.8):
-            net = _trained(described, parts[Split.TRAIN], parts[Split.VALIDATION], settings)
+            net = _train(described, parts[Split.TRAIN], parts[Split.VALIDATION], settings)
         with torch.no_grad():
-            predicted = _predicted(net, described, test)
+            predicted = _predict(net, described, test)
         errors = [_rms(predicted[j] - test.torque[j]) for j in range(len(joints))]
         with stage(0.8, 1.0, "parametric drives"):
             drives = [_parametric(store, parts[Split.TRAIN], test, j) for j in tracked(range(len(joints)))]
@@ -381,7 +381,7 @@ def _rows(store: Store, joints: tuple[str, ...], episodes: np.ndarray) -> Rows:
     return Rows(signals, measured, torch.from_numpy(np.concatenate(parts["first"])))
 
 
-def _described(
+def _describe(
     store: Store, joints: tuple[str, ...], train: Rows, settings: DriveNetworkSettings
 ) -> DriveNetwork:  # fmt: skip
     spec = store.header.spec
@@ -422,7 +422,7 @@ def _inputs(network: DriveNetwork, rows: Rows) -> Tensor:
     )
 
 
-def _predicted(net: nn.Module, network: DriveNetwork, rows: Rows) -> Tensor:
+def _predict(net: nn.Module, network: DriveNetwork, rows: Rows) -> Tensor:
     """Return predicted torques [N m or N], shape [joints, N]."""
     inputs = _inputs(network, rows)
     if network.network == "mlp":
@@ -431,7 +431,7 @@ def _predicted(net: nn.Module, network: DriveNetwork, rows: Rows) -> Tensor:
     return network.effort_scale * torch.cat([net(inputs[:, a:b]) for a, b in pairwise(bounds)], 1)
 
 
-def _trained(network: DriveNetwork, train: Rows, validation: Rows, settings: DriveNetworkSettings) -> nn.Module:
+def _train(network: DriveNetwork, train: Rows, validation: Rows, settings: DriveNetworkSettings) -> nn.Module:
     """Train a network; return it with the weights of the lowest validation error."""
     make = _Perceptron if network.network == "mlp" else _Recurrent
     net = make(network.inputs, network.hidden)
@@ -455,7 +455,7 @@ def _trained(network: DriveNetwork, train: Rows, validation: Rows, settings: Dri
         schedule.step()
         if step % every == 0 or step == settings.steps:
             with torch.no_grad():
-                error_now = _rms(_predicted(net, network, validation) - validation.torque)
+                error_now = _rms(_predict(net, network, validation) - validation.torque)
             if error_now < least:
                 least, best = error_now, {name: value.clone() for name, value in net.state_dict().items()}
     net.load_state_dict(best)

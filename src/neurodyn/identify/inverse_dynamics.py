@@ -214,7 +214,7 @@ def fit_torques(
         robust = np.sqrt(np.minimum(1.0, _HUBER / np.maximum(size, 1e-9)))
         weight = np.where(counts, share**0.5 / np.maximum(scale, 1e-9), 0.0) * robust
         upper, target = _triangle(columns * weight[..., None], torque * weight)
-        x, converged = problem.minimised(upper, target, x)
+        x, converged = problem.minimise(upper, target, x)
         error = torque - columns @ problem.coefficients(x).numpy()
         scale = np.median(np.abs(error), 0) / MEDIAN
     analysis = problem.analysis(upper, target, x, round(len(torque) * share))
@@ -317,7 +317,7 @@ class _TorqueProblem:
         """Return the coefficients of the torques at coordinates, shape [..., 15 links]."""
         return self.model.coefficients(self.space.values(x), self.specs)
 
-    def minimised(self, upper: Tensor, target: Tensor, x: Tensor) -> tuple[Tensor, bool]:
+    def minimise(self, upper: Tensor, target: Tensor, x: Tensor) -> tuple[Tensor, bool]:
         """Return the minimum within the bounds by Levenberg-Marquardt from x, and whether it converged.
 
         `upper` is R of the weighted regressor, shape [P, P], and `target` is Q^T y, shape [P].

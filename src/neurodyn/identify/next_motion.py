@@ -218,9 +218,9 @@ class _MotionSearch:
             room = (torch.minimum(self.limits.upper - joints, joints - self.limits.lower) / span).clamp_max(0.3)
             row = still[int(room.mean(-1).argmax())]
             q, command = windows.q[row, 0].clone(), windows.control[row, 0].clone()
-        return self._held(q, command, source)
+        return self._resting_pose(q, command, source)
 
-    def _held(self, q: Tensor, command: Tensor, source: str) -> Pose:
+    def _resting_pose(self, q: Tensor, command: Tensor, source: str) -> Pose:
         """Return a pose within limits, with the commands that hold it."""
         for k, joint in enumerate(self.limits.names):
             column = self.spec.q_names.index(joint)
@@ -440,7 +440,7 @@ class _MotionSearch:
                 break
             motions = self._motions(share[waiting][:, None] * every[waiting], values)
             for k, known in zip(waiting, motions, strict=True):
-                checked = self._checked(every[k], share[k], known, values, _CHECKED, _WINDOWS)
+                checked = self._check(every[k], share[k], known, values, _CHECKED, _WINDOWS)
                 if isinstance(checked, MotionCandidate):
                     safe[k] = checked
                 else:
@@ -455,7 +455,7 @@ class _MotionSearch:
             if float(share.max()) < _LEAST_SHARE:
                 break
             (known,) = self._motions((share * motion.waves)[None], values)
-            checked = self._checked(motion.waves, share, known, values, _CHECKED_FINALLY, _WINDOWS_FINALLY)
+            checked = self._check(motion.waves, share, known, values, _CHECKED_FINALLY, _WINDOWS_FINALLY)
             if isinstance(checked, MotionCandidate):
                 return checked
             fault, share = checked[0], share * checked[1]
@@ -472,7 +472,7 @@ class _MotionSearch:
         parts = [slice(k * rows, (k + 1) * rows) for k in range(count)]
         return [(Trajectory(path.q[part], path.qd[part]), played[part]) for part in parts]
 
-    def _checked(
+    def _check(
         self, waves: Tensor, share: Tensor, known: tuple[Trajectory, Tensor] | None, values: Tensor, rate: float,
         windows: int,
     ) -> MotionCandidate | tuple[str, Tensor]:  # fmt: skip
@@ -486,11 +486,11 @@ class _MotionSearch:
         if fault:
             return fault, torch.full_like(share, _SMALLER) if smaller is None else smaller
         own = Trajectory(path.q[:1], path.qd[:1])
-        return MotionCandidate(waves, share, played[0], own, self._gained(own, played[0], windows))
+        return MotionCandidate(waves, share, played[0], own, self._gain(own, played[0], windows))
 
     # What it tells.
 
-    def _gained(self, path: Trajectory, commands: Tensor, most: int) -> Tensor:
+    def _gain(self, path: Trajectory, commands: Tensor, most: int) -> Tensor:
         """Return the information of a motion on the coordinates, shape [n, n]."""
         past = self.fitting.past
         touching = bool(self.fitting.model.mechanism.points) and self.fitting.model.scene is not None

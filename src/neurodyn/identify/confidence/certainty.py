@@ -164,10 +164,10 @@ class Certainty:
                         "the cost is no parabola there"
                     )
         if self.resamples is not None and not self.resamples.enough:
-            lines.append(f"{self._failed()}; there are no intervals")
+            lines.append(f"{self._failure()}; there are no intervals")
         return lines
 
-    def _failed(self) -> str:
+    def _failure(self) -> str:
         assert self.resamples is not None
         return (
             f"{self.resamples.asked - len(self.resamples.values)} of {self.resamples.asked} resamples did not converge"
@@ -183,7 +183,7 @@ class Certainty:
         if spec.name in self.analysis.combined:
             return "seen in a combination only"
         if self.resamples is not None and not self.resamples.enough:
-            return self._failed()
+            return self._failure()
         return None if bool(torch.isfinite(self.analysis.deviations[k])) else "not seen"
 
 
@@ -193,7 +193,7 @@ def certainty(searched: Searched, settings: IdentificationSettings, run: Path, r
     Resamples are stored in the folder `run`, and read from there with `resume`.
     """
     residuals, point = searched.residuals, searched.point
-    analysis = _analysed(searched)
+    analysis = _analyse(searched)
     if searched.stages:
         convergence = Convergence(True, f"of the stages, that of {searched.stage} fits held-out windows best")
         return Certainty(analysis, convergence, None, None, blocks_of(residuals.windows).text)
@@ -203,7 +203,7 @@ def certainty(searched: Searched, settings: IdentificationSettings, run: Path, r
         convergence = far_minima(searched.ends, searched.costs, analysis) or convergence
     resamples = curves = None
     if convergence.converged and settings.bootstrap:
-        resamples = _resampled(searched, residuals, settings, run, resume, show)
+        resamples = _resample(searched, residuals, settings, run, resume, show)
     if convergence.converged and settings.profile:
         curves = profiles(
             residuals, point, analysis, settings.profile, lambda done, all_: show("profile likelihoods", done, all_)
@@ -213,7 +213,7 @@ def certainty(searched: Searched, settings: IdentificationSettings, run: Path, r
     )
 
 
-def _resampled(
+def _resample(
     searched: Searched, residuals: Residuals, settings: IdentificationSettings, run: Path, resume: bool, show: Show
 ) -> Resamples:
     if resume and has_state(run, _STATE):
@@ -345,10 +345,10 @@ def hold_undetermined(
     if not residuals.options.base:  # no motion tells the scale of masses and torques, and the fit may drift along it
         whole = space.with_likely_scale(whole[0], determined)[None]
     fitted = replace(searched, point=replace(held, x=whole))
-    return fitted, _analysed(fitted, ~determined), determined
+    return fitted, _analyse(fitted, ~determined), determined
 
 
-def _analysed(searched: Searched, unknown: Tensor | None = None) -> Identifiability:
+def _analyse(searched: Searched, unknown: Tensor | None = None) -> Identifiability:
     """Return the identifiability at a solution; of a fit in stages with what its model may err beside noise."""
     residuals, point = searched.residuals, searched.point
     analysis = identifiability(residuals, point, unknown)

@@ -87,12 +87,12 @@ def _deviation(value: Tensor, x: Tensor, analysis: Identifiability) -> float:
 
 
 def _text(values: dict[str, float], deviations: dict[str, float], reach: float, split: bool, shift: float) -> str:
-    def told(name: str, value: float) -> str:
+    def text_of(name: str, value: float) -> str:
         return f"{1e3 * value:.3g} +- {1e3 * reach * deviations[name]:.2g} ms"
 
-    text = f"{' + '.join(values)} = {told('sum', sum(values.values()))}; how it splits is not known"
+    text = f"{' + '.join(values)} = {text_of('sum', sum(values.values()))}; how it splits is not known"
     if split:
-        text = ", ".join(f"{name} {told(name, value)}" for name, value in values.items() if name != "kd / kp")
+        text = ", ".join(f"{name} {text_of(name, value)}" for name, value in values.items() if name != "kd / kp")
     if shift:
         text += f"; the column map shifts commands by {1e3 * shift:.3g} ms, beside which this is the rest"
     return text

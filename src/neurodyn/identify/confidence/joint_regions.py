@@ -44,12 +44,12 @@ def joint_regions(space: CoordinateSpace, x: Tensor, analysis: Identifiability) 
                 continue
             if first.signed != second.signed or (first.signed and first.unit != second.unit):
                 continue
-            (own, a), (other, b) = (_scaled(space.coordinates[k], x[k], deviations[k]) for k in (i, j))
+            (own, a), (other, b) = (_values_at(space.coordinates[k], x[k], deviations[k]) for k in (i, j))
             left = math.sqrt(max(a * a + b * b - 2.0 * abs(linked) * a * b, 0.0))
             wide = first.signed or (min(a, b) > _WIDE and left < _NARROW)
             if not wide or left > _NARROWER * min(a, b):
                 continue
-            form, value = _combined(own, other, signed=first.signed, together=linked < 0.0)
+            form, value = _combine(own, other, signed=first.signed, together=linked < 0.0)
             half = reach * (left if first.signed else left * abs(value))
             region = JointRegion(
                 names=(first.name, second.name), form=form, value=value, interval=(value - half, value + half),
@@ -59,7 +59,7 @@ def joint_regions(space: CoordinateSpace, x: Tensor, analysis: Identifiability) 
     return [region for _, region in sorted(regions, key=lambda one: one[0])[:_MOST]]
 
 
-def _scaled(one: Coordinate, x: Tensor, deviation: float) -> tuple[float, float]:
+def _values_at(one: Coordinate, x: Tensor, deviation: float) -> tuple[float, float]:
     """Return a coordinate's value and its deviation, relative if the quantity is positive."""
     value = float(one.value(x))
     if one.signed:
@@ -67,7 +67,7 @@ def _scaled(one: Coordinate, x: Tensor, deviation: float) -> tuple[float, float]
     return value, one.width * (value + one.size) / value * deviation if value > 0.0 else 0.0
 
 
-def _combined(own: float, other: float, *, signed: bool, together: bool) -> tuple[str, float]:
+def _combine(own: float, other: float, *, signed: bool, together: bool) -> tuple[str, float]:
     if signed:
         return ("sum", own + other) if together else ("difference", own - other)
     return ("product", own * other) if together else ("ratio", own / other)

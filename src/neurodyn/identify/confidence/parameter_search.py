@@ -191,18 +191,18 @@ def _single(residuals: Residuals, start: Point, iterations: int, tolerance: floa
     cuts = np.cumsum([shape.numel() for shape in shapes])[:-1]
     done = 0
 
-    def unpacked(vector: np.ndarray) -> Point:
+    def unpack(vector: np.ndarray) -> Point:
         pieces = np.split(vector, cuts)
         x, local, initial = (torch.from_numpy(p.copy()).view(shape) for p, shape in zip(pieces, shapes, strict=True))
         return Point(x, local, initial)
 
-    def packed(point: Point) -> np.ndarray:
+    def pack(point: Point) -> np.ndarray:
         return torch.cat([part.flatten() for part in (point.x, point.local, point.initial)]).numpy()
 
     def value(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        cost, gradient = residuals.gradients(unpacked(vector))
+        cost, gradient = residuals.gradients(unpack(vector))
         finite = bool(torch.isfinite(cost).all())
-        return (float(cost), np.nan_to_num(packed(gradient))) if finite else (1e300, np.zeros_like(vector))
+        return (float(cost), np.nan_to_num(pack(gradient))) if finite else (1e300, np.zeros_like(vector))
 
     def after(intermediate_result: object) -> None:
         nonlocal done
@@ -211,15 +211,15 @@ def _single(residuals: Residuals, start: Point, iterations: int, tolerance: floa
         if stop is not None and stop(done, cost):
             raise StopIteration
 
-    infinite = np.full(len(packed(start)) - residuals.parameters, np.inf)
+    infinite = np.full(len(pack(start)) - residuals.parameters, np.inf)
     lower = np.concatenate([residuals.space.lower.numpy(), -infinite])
     upper = np.concatenate([residuals.space.upper.numpy(), infinite])
     bounds = list(zip(lower.tolist(), upper.tolist(), strict=True))
     options = {"maxiter": iterations, "ftol": tolerance, "gtol": 1e-9, "maxcor": 30}
-    result = minimize(value, packed(start), jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=after)
+    result = minimize(value, pack(start), jac=True, method="L-BFGS-B", bounds=bounds, options=options, callback=after)
     cost = torch.tensor([float(result.fun)], dtype=torch.float64)
     settled = torch.tensor([bool(result.success)])
-    return Solution(unpacked(result.x), cost, torch.full_like(cost, 1e-2), int(result.nit), settled)
+    return Solution(unpack(result.x), cost, torch.full_like(cost, 1e-2), int(result.nit), settled)
 
 
 _SOLVERS: dict[Optimiser, Solver] = {"levenberg-marquardt": levenberg_marquardt, "l-bfgs": lbfgs, "cma-es": cma_es}
@@ -321,7 +321,7 @@ def search(
         return called
 
     def fit(x: Tensor, ends: Tensor, costs: Tensor) -> Searched:
-        last, solution = _fitted(residuals, x, settings, stop, executor)
+        last, solution = _fit_from(residuals, x, settings, stop, executor)
         best = solution.point.pick(torch.tensor([solution.best]))
         end = SearchEnd(
             settled=bool(solution.converged[solution.best]),
@@ -352,7 +352,7 @@ def needs_more_starts(residuals: Residuals, point: Point) -> bool:
     return bool(bound.any()) or bool((residuals.excess(point) > _ABOVE).any())
 
 
-def _fitted(
+def _fit_from(
     residuals: Residuals,
     x: Tensor,
     settings: IdentificationSettings,

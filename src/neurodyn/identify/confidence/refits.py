@@ -83,7 +83,7 @@ def _end(
     at, cost = first, math.inf
     for _ in range(_STEPS):
         slope = normal.gradient if at is first else gradient(at)
-        after = _moved(residuals, at, Normal(normal.matrix, slope, normal.cost), own, kept)
+        after = _move(residuals, at, Normal(normal.matrix, slope, normal.cost), own, kept)
         now = float(own.cost(residuals, after))
         if at is not first and not now < (1.0 - _SETTLED) * cost:
             break
@@ -91,7 +91,7 @@ def _end(
     return at if cost <= most else None
 
 
-def _moved(residuals: Residuals, at: Point, normal: Normal, own: Weights, kept: Tensor) -> Point:
+def _move(residuals: Residuals, at: Point, normal: Normal, own: Weights, kept: Tensor) -> Point:
     """Return a point after a step of the coordinates `kept`, with the others held."""
     space = residuals.space
     assert isinstance(space, CoordinateSpace)

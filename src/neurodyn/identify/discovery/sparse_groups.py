@@ -292,13 +292,13 @@ def discover(
     with stage(0.85, 0.95, "leaving out pairs"):
         for pair in tracked(chosen.pairs[::-1]):
             pairs = tuple(other for other in chosen.pairs if other != pair)
-            smaller = search.refitted(pairs, chosen.kappa)
+            smaller = search.refit(pairs, chosen.kappa)
             loop.save()
             if smaller.error <= most:
                 chosen = smaller
                 tell(1.0, f"without {pair[1]} -> {pair[0]}: held-out error {smaller.error:.4g}")
     with stage(0.95, 1.0, "last training"):
-        chosen = _polished(problem, chosen)
+        chosen = _polish(problem, chosen)
     everything = [(a.quantities[0], x) for a in blueprint.augmentations for x in a.inputs]
     ranking = sorted(((q, x, search.survived.get((q, x), 0.0)) for q, x in everything), key=lambda row: -row[2])
     model = _with_blueprint(dynamics, chosen.blueprint)
@@ -419,7 +419,7 @@ class _Search(_DiscoveryNetworks):
         pairs = self.pairs()
         self.survived |= dict.fromkeys(pairs, self._kappa)
         if not any(set(pairs) == set(candidate.pairs) for candidate in self.path):
-            self.path.append(self.refitted(pairs, self._kappa))
+            self.path.append(self.refit(pairs, self._kappa))
             error = self.path[-1].error
             if loop.log is not None:
                 loop.log.write(loop.state.step, kappa=self._kappa, pairs=len(pairs), held_out=error)
@@ -437,11 +437,11 @@ class _Search(_DiscoveryNetworks):
                     pairs.append((size, (augmentation.quantities[0], name)))
         return tuple(pair for _, pair in sorted(pairs, key=lambda entry: -entry[0]))
 
-    def refitted(self, pairs: tuple[Pair, ...], kappa: float) -> Candidate:
+    def refit(self, pairs: tuple[Pair, ...], kappa: float) -> Candidate:
         """Train the networks of these pairs without penalty, once for each set of pairs."""
         key = tuple(sorted(pairs))
         if key not in self._refits:
-            networks = _DiscoveryNetworks(self._problem, _restricted(self.blueprint, pairs))
+            networks = _DiscoveryNetworks(self._problem, _restrict(self.blueprint, pairs))
             networks.train(self._problem.settings.refit)
             error = networks.held_out_error()
             self._refits[key] = Candidate(kappa, pairs, networks.blueprint, error, networks.weights.detach())
@@ -459,13 +459,13 @@ class _Search(_DiscoveryNetworks):
         super().load(saved)
         for refit in saved["refits"]:
             pairs = tuple((q, x) for q, x in refit["pairs"])
-            blueprint = _restricted(self.blueprint, pairs)
+            blueprint = _restrict(self.blueprint, pairs)
             self._refits[pairs] = Candidate(0.0, pairs, blueprint, refit["error"], refit["weights"])
-        self.path = [self.refitted(tuple((q, x) for q, x in pairs), kappa) for kappa, pairs in saved["path"]]
+        self.path = [self.refit(tuple((q, x) for q, x in pairs), kappa) for kappa, pairs in saved["path"]]
         self.survived = {(q, x): kappa for q, x, kappa in saved["survived"]}
 
 
-def _polished(problem: _DiscoveryProblem, candidate: Candidate) -> Candidate:
+def _polish(problem: _DiscoveryProblem, candidate: Candidate) -> Candidate:
     """Train a blueprint to convergence; keep the result if the held-out error falls."""
     if not candidate.pairs or not problem.settings.polish:
         return candidate
@@ -491,7 +491,7 @@ def _with_blueprint(dynamics: HybridDynamics, blueprint: Blueprint, seed: int = 
     return model
 
 
-def _restricted(blueprint: Blueprint, pairs: Sequence[tuple[str, str]]) -> Blueprint:
+def _restrict(blueprint: Blueprint, pairs: Sequence[tuple[str, str]]) -> Blueprint:
     kept = []
     for augmentation in blueprint.augmentations:
         rows = [i for i, name in enumerate(augmentation.inputs) if (augmentation.quantities[0], name) in pairs]

@@ -173,7 +173,7 @@ def _changes(spec: StateSpec, shares: Tensor, margin: int) -> Iterator[Change]:
         for shift in (frames, -frames):
             if 0 < frames <= margin:
                 when = f"commands {abs(shift) * spec.dt:.2g} s {'later' if shift > 0 else 'earlier'}"
-                yield Change("shifted", when, _CLOCK, _shifted(shift))
+                yield Change("shifted", when, _CLOCK, _shift_by(shift))
 
 
 _MAP = "correct the order of the columns in the map (neurodyn inspect drafts one), and import the log again"
@@ -182,7 +182,7 @@ _UNITS = "correct the units in the map (`scale`), and import the log again"
 _CLOCK = "check the clocks of commands and readings, and declare the shift in the map (`alignment`)"
 
 
-def _shifted(shift: int) -> Callable[[_Margin], Windows]:
+def _shift_by(shift: int) -> Callable[[_Margin], Windows]:
     return lambda margin: margin.cut(shift)
 
 
@@ -190,41 +190,41 @@ def _state_columns(
     spec: StateSpec, columns: dict[str, str], factor: float = 1.0, *, q: bool = True
 ) -> Callable[[_Margin], Windows]:
     """Return a change by which joints get the readings of others, times a factor."""
-    places = [_moved(names, columns) for names in (spec.q_names, spec.qd_names)]
+    places = [_columns_to_move(names, columns) for names in (spec.q_names, spec.qd_names)]
 
     def apply(margin: _Margin) -> Windows:
-        def changed(one: Windows) -> Windows:
+        def change(one: Windows) -> Windows:
             return replace(
-                one, q=_taken(one.q, *places[0], factor) if q else one.q, qd=_taken(one.qd, *places[1], factor)
+                one, q=_take(one.q, *places[0], factor) if q else one.q, qd=_take(one.qd, *places[1], factor)
             )
 
-        windows = changed(margin.cut())
-        return windows if windows.past is None else replace(windows, past=changed(windows.past))
+        windows = change(margin.cut())
+        return windows if windows.past is None else replace(windows, past=change(windows.past))
 
     return apply
 
 
 def _controls(spec: StateSpec, columns: dict[str, str], factor: float = 1.0) -> Callable[[_Margin], Windows]:
     """Return a change by which joints get the commands of others, times a factor."""
-    places = _moved(spec.controls, columns)
+    places = _columns_to_move(spec.controls, columns)
 
     def apply(margin: _Margin) -> Windows:
-        def changed(one: Windows) -> Windows:
-            parts = None if one.parts is None else _taken(one.parts, *places, factor)
-            return replace(one, control=_taken(one.control, *places, factor), parts=parts)
+        def change(one: Windows) -> Windows:
+            parts = None if one.parts is None else _take(one.parts, *places, factor)
+            return replace(one, control=_take(one.control, *places, factor), parts=parts)
 
-        windows = changed(margin.cut())
-        return windows if windows.past is None else replace(windows, past=changed(windows.past))
+        windows = change(margin.cut())
+        return windows if windows.past is None else replace(windows, past=change(windows.past))
 
     return apply
 
 
-def _moved(names: Sequence[str], columns: dict[str, str]) -> tuple[list[int], list[int]]:
+def _columns_to_move(names: Sequence[str], columns: dict[str, str]) -> tuple[list[int], list[int]]:
     """Return the columns that are replaced, and those that replace them."""
     return [names.index(to) for to in columns], [names.index(source) for source in columns.values()]
 
 
-def _taken(values: Tensor, to: list[int], source: list[int], factor: float) -> Tensor:
+def _take(values: Tensor, to: list[int], source: list[int], factor: float) -> Tensor:
     changed = values.clone()
     changed[..., to] = factor * values[..., source]
     return changed

@@ -35,7 +35,7 @@ def at_a_bound(evidence: FitEvidence) -> Iterator[Finding]:
     resting = [one for one in evidence.determined if one.bound and not _is_nothing(one)]
     if resting:
         yield Finding(
-            "bound", "warning", f"{_listed(resting)} {'is' if len(resting) == 1 else 'are'} at a bound of the search, "
+            "bound", "warning", f"{_listing(resting)} {'is' if len(resting) == 1 else 'are'} at a bound of the search, "
             "beyond which the fit would go",
             "the declaration may lack something else; widen the prior only if the value is possible",
         )  # fmt: skip
@@ -89,7 +89,7 @@ def beyond_the_robot(evidence: FitEvidence) -> Iterator[Finding]:
         most, signal = limits.get(joint), _signal(motion, joint, what)
         share = 0.0 if most is None or not 0.0 < most < math.inf or signal is None else one.value * signal / most
         if share > _STALLS[0]:
-            told = f"{_valued(one)} takes up {share:.0%} of the motor's torque in the logged motion"
+            told = f"{_value_text(one)} takes up {share:.0%} of the motor's torque in the logged motion"
             stalled.append((share, told))
         elif (told := _too_large(one, mechanism)) is not None:
             large.append(told)
@@ -110,15 +110,15 @@ def _too_large(one: IdentifiedParameter, mechanism: Mechanism) -> str | None:
     if what == "armature" and owner in mechanism.names:
         moved = _moved_inertia(mechanism, mechanism.names.index(owner))
         if one.value > _ROTOR * max(moved, one.nominal):
-            return f"{_valued(one)} is {one.value / moved:.0f} times the inertia that the joint moves"
+            return f"{_value_text(one)} is {one.value / moved:.0f} times the inertia that the joint moves"
     if what == "mass_scale" and not 1.0 / _MASS < one.value < _MASS:
-        return f"{_valued(one)}: the declared masses are far off"
+        return f"{_value_text(one)}: the declared masses are far off"
     if (
         owner.endswith("payload")
         and what in ("x", "y", "z", "radius")
         and abs(one.value) > (reach := _reach(mechanism))
     ):
-        return f"{_valued(one)} lies beyond the robot, which reaches {reach:.2g} m"
+        return f"{_value_text(one)} lies beyond the robot, which reaches {reach:.2g} m"
     return None
 
 
@@ -155,7 +155,7 @@ def far_from_the_declaration(evidence: FitEvidence) -> Iterator[Finding]:
     if far:
         yield Finding(
             "controller", "warning",
-            f"{_listed(far)} where {_listed_nominal(far)} is declared: the controller of the log "
+            f"{_listing(far)} where {_listed_nominal(far)} is declared: the controller of the log "
             "is another one, or its commands have other units",
             "declare the gains that the robot has (drives), or correct scale and columns of the commands in the map",
         )  # fmt: skip
@@ -169,13 +169,13 @@ def _sure(one: IdentifiedParameter) -> bool:
     return low > 0.5 * _FACTOR * one.nominal or high < one.nominal / (0.5 * _FACTOR)
 
 
-def _valued(one: IdentifiedParameter) -> str:
+def _value_text(one: IdentifiedParameter) -> str:
     return f"{one.name} {one.value:.3g} {one.unit}".strip()
 
 
-def _listed(some: list[IdentifiedParameter]) -> str:
+def _listing(some: list[IdentifiedParameter]) -> str:
     more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
-    return ", ".join(map(_valued, some[:_NAMED])) + more
+    return ", ".join(map(_value_text, some[:_NAMED])) + more
 
 
 def _listed_nominal(some: list[IdentifiedParameter]) -> str:

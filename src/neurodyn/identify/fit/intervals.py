@@ -255,17 +255,17 @@ def moves_of_starts(residuals: Residuals, point: Point) -> Tensor:
     deviations = (roots @ roots.mT).diagonal(dim1=1, dim2=2).sqrt().median(0).values
     inverse = torch.linalg.pinv(roots)
 
-    def solved(gradient: Tensor, without: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
+    def solve(gradient: Tensor, without: Tensor | float = 0.0) -> tuple[Tensor, Tensor]:
         matrix, reduced, _ = reduce(residuals, replace(normal, gradient=gradient))
         full, right = (part[0] for part in assemble(residuals, matrix, reduced, point))
         return _newton_step(residuals, point, full, right, right - without), right
 
     nothing = torch.zeros_like(normal.gradient)
-    priors, moves = solved(nothing)[1], [solved(normal.gradient)[0]]
+    priors, moves = solve(nothing)[1], [solve(normal.gradient)[0]]
     for k in torch.nonzero(deviations > 0.0)[:, 0].tolist():
         pull = nothing.clone()
         pull[0, :, -first:] = -deviations[k] * inverse[..., k]
-        moves.append(solved(pull, priors)[0])
+        moves.append(solve(pull, priors)[0])
     return torch.stack(moves)
 
 

@@ -169,7 +169,7 @@ def _advance(
     repeated = None if weights is None else weights.pick(torch.arange(sets).repeat(count))
     costs = (residuals.cost(stacked) if repeated is None else repeated.cost(residuals, stacked)).view(count, sets)
     if not residuals.options.base and weights is None:
-        stacked, costs = _settled(residuals, stacked, costs)
+        stacked, costs = _settle(residuals, stacked, costs)
     cost, which = costs.min(0)
     better = cost < before
     chosen = stacked.pick(which * sets + torch.arange(sets))
@@ -183,7 +183,7 @@ def _advance(
     solution.converged[active] = (better & (gain <= tolerance * before)) | hopeless | ~torch.isfinite(before)
 
 
-def _settled(residuals: Residuals, stacked: Point, costs: Tensor) -> tuple[Point, Tensor]:
+def _settle(residuals: Residuals, stacked: Point, costs: Tensor) -> tuple[Point, Tensor]:
     """Return candidates [count * S] with starts that fit, those of the best better, and their costs [count, S].
 
     Before that, costs favour the shortest steps.

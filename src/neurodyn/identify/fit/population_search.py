@@ -163,11 +163,11 @@ def _round(space: BoxedSpace, members: Population, searched: Rows, generator: to
     if members.rounds:
         pool_x, pool_cost = torch.cat([members.x, pool_x]), torch.cat([members.cost, pool_cost])
         settled = torch.cat([members.settled, settled])
-    best = _selected(pool_x, pool_cost, count)
+    best = _select(pool_x, pool_cost, count)
     return Population(pool_x[best], pool_cost[best], settled[best], members.rounds + 1)
 
 
-def _selected(x: Tensor, cost: Tensor, count: int) -> Tensor:
+def _select(x: Tensor, cost: Tensor, count: int) -> Tensor:
     """Return the best members that differ from each other, filled up with the best of the rest."""
     order = torch.argsort(cost, stable=True).tolist()
     kept: list[int] = []

@@ -243,32 +243,32 @@ class Residuals:
         )
         return (self.robust(point) / joined_noise)[self._channels]
 
-    def _changed(self, **attributes: Any) -> "Residuals":
+    def _with(self, **attributes: Any) -> "Residuals":
         copy = object.__new__(Residuals)
         copy.__dict__.update({**self.__dict__, "_latest": None, **attributes})
         return copy
 
     def with_scale(self, scale: Tensor, noise: Noise) -> "Residuals":
         """Return these residuals with another scale and noise."""
-        return self._changed(scale=scale, noise=noise)
+        return self._with(scale=scale, noise=noise)
 
     def with_dynamics(self, dynamics: HybridDynamics) -> "Residuals":
         """Return these residuals, and their derivatives, of another model with the same quantities."""
         measured = None if self.measured is None else self.measured.on(dynamics)
-        return self._changed(dynamics=dynamics, tangent=None, doubled=None, measured=measured)
+        return self._with(dynamics=dynamics, tangent=None, doubled=None, measured=measured)
 
     def with_windows(self, windows: Windows, measured: ComparedReadings | None) -> "Residuals":
         """Return these residuals over other windows and their sensor readings."""
-        return self._changed(windows=windows, measured=measured)
+        return self._with(windows=windows, measured=measured)
 
     def with_space(self, space: BoxedSpace) -> "Residuals":
         """Return these residuals over other coordinates of the same quantities."""
-        return self._changed(space=space)
+        return self._with(space=space)
 
     def within(self, frames: int) -> "Residuals":
         """Return these residuals over the first frames of all windows."""
         measured = None if self.measured is None else self.measured.within(frames)
-        return self._changed(windows=self.windows.until(frames), measured=measured)
+        return self._with(windows=self.windows.until(frames), measured=measured)
 
     def start(self, x: Tensor) -> Point:
         """Return the start of a search at x, shape [S, n], with zero offsets."""
@@ -400,7 +400,7 @@ class Residuals:
     def of_windows(self, rows: Tensor) -> "Residuals":
         """Return the residuals of some windows; their points keep the locals of all logs."""
         measured = None if self.measured is None else self.measured.rows(rows)
-        return self._changed(windows=self.windows.rows(rows), measured=measured)
+        return self._with(windows=self.windows.rows(rows), measured=measured)
 
     def _rho(self, weighted: Tensor) -> Tensor:
         size, k = weighted.abs(), self.options.huber
@@ -486,7 +486,7 @@ class Residuals:
         both[:sets, column] += step
         both[sets:, column] -= step
         errors = self._errors(*self._worlds(both, Point.joined([point, point])))
-        return self._halved(errors, sets) / step[:, None, None, None]
+        return self._halve(errors, sets) / step[:, None, None, None]
 
     def _by_coordinates(self, errors: Tensor, point: Point, name: str, step: float) -> list[Tensor]:
         """Return the derivatives of the weighted residuals by each coordinate of a part of the point.
@@ -499,15 +499,15 @@ class Residuals:
         derivatives: list[Tensor] = []
         for first in range(0, count, group):
             columns = range(first, min(first + group, count))
-            moved, width = self._moved(point, name, columns, step), 2.0 * step
+            moved, width = self._move(point, name, columns, step), 2.0 * step
             if self.options.one_sided:
                 change, width = moved.view(len(columns), *errors.shape).sub_(errors).flatten(0, 1), step
             else:
-                change = moved.sub_(self._moved(point, name, columns, -step))
+                change = moved.sub_(self._move(point, name, columns, -step))
             derivatives.extend(self._turned(change).div_(width).split(sets))
         return derivatives
 
-    def _moved(self, point: Point, name: str, columns: Sequence[int], step: float) -> Tensor:
+    def _move(self, point: Point, name: str, columns: Sequence[int], step: float) -> Tensor:
         """Return the errors with each of these columns moved, in all logs or windows, [columns * S, W, T, channels]."""
         moved, sets = Point.joined([point] * len(columns)), len(point.x)
         part = getattr(moved, name)
@@ -515,7 +515,7 @@ class Residuals:
             part[k * sets : (k + 1) * sets, ..., column] += step
         return self._errors(*self._worlds(self.space.values(moved.x), moved))
 
-    def _halved(self, errors: Tensor, sets: int) -> Tensor:
+    def _halve(self, errors: Tensor, sets: int) -> Tensor:
         return 0.5 * self._turned(errors[:sets] - errors[sets:])
 
     def _turned(self, difference: Tensor) -> Tensor:

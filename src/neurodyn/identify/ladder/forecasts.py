@@ -100,7 +100,7 @@ def forecasts_of(errors: Mapping[str, RolloutErrors], chosen: str, split: str) -
     after = [frame for frame in shown if frame]
     everything = {**errors, **{name.replace("_", "-"): first.baseline(name) for name in BASELINES}}
     by_model = {name: one.by_group(after) for name, one in everything.items()}
-    ranked = _ranked(first, errors[chosen])
+    ranked = _rank(first, errors[chosen])
     windows = []
     for which, row in (("typical", ranked[len(ranked) // 2]), ("worst", ranked[-1])):
         paths = {name: _rows(spec, one.predicted.q[row], shown) for name, one in errors.items()}
@@ -159,7 +159,7 @@ def read_forecasts(run: Path) -> Forecasts | None:
     return from_dict(read_json(path), Forecasts, str(path)) if path.is_file() else None
 
 
-def _ranked(first: RolloutErrors, chosen: RolloutErrors) -> list[int]:
+def _rank(first: RolloutErrors, chosen: RolloutErrors) -> list[int]:
     """Return the windows by the chosen model's error, each coordinate's over its mean for the first model."""
     scale = first.tangents[first.finite].abs().mean((0, 1)) if bool(first.finite.any()) else first.tangents.new_ones(())
     score = (chosen.tangents.abs() / scale.clamp_min(1e-9)).mean((1, 2))

@@ -78,7 +78,7 @@ def with_springs(mechanism: Mechanism) -> Mechanism:
         near, far, along = _halves(links[index], index)
         links[index] = near
         links.append(far)
-        points = [_moved(one, index, len(links) - 1, links[index], far, along) for one in points]
+        points = [_move_point(one, index, len(links) - 1, links[index], far, along) for one in points]
     reference = (*mechanism.reference, *[0.0] * len(names)) if mechanism.reference else UNSET
     return msgspec.structs.replace(
         mechanism, links=tuple(links), points=tuple(points), hidden=len(names), reference=reference
@@ -94,7 +94,7 @@ def _halves(link: Link, index: int) -> tuple[Link, Link, np.ndarray]:
     com, origin = np.array(link.com), np.array(link.joint.child_frame[:3])
     arm = com - origin
     quarter = 0.5 * arm
-    inertia = _halved(link, quarter)
+    inertia = _halve(link, quarter)
     near = msgspec.structs.replace(link, mass=0.5 * link.mass, com=tuple((com - quarter).tolist()), inertia=inertia)
     place = (*com.tolist(), 0.0, 0.0, 0.0, 1.0)
     axis = np.array(quaternion_matrix(link.joint.child_frame[3:])) @ np.array(link.joint.axis)
@@ -111,7 +111,7 @@ def _halves(link: Link, index: int) -> tuple[Link, Link, np.ndarray]:
     return near, far, arm / np.linalg.norm(arm)
 
 
-def _halved(link: Link, quarter: np.ndarray) -> Inertia:
+def _halve(link: Link, quarter: np.ndarray) -> Inertia:
     """Return the inertia of each half about its own centre, so that both together have the link's."""
     xx, yy, zz, xy, xz, yz = link.inertia
     whole = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
@@ -122,7 +122,7 @@ def _halved(link: Link, quarter: np.ndarray) -> Inertia:
     return tuple(float(half[i, j]) for i, j in ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)))  # type: ignore[return-value]
 
 
-def _moved(one: ContactPoint, index: int, there: int, near: Link, far: Link, along: np.ndarray) -> ContactPoint:
+def _move_point(one: ContactPoint, index: int, there: int, near: Link, far: Link, along: np.ndarray) -> ContactPoint:
     """Return a contact point on the half of the link that carries it."""
     if one.joint != index:
         return one

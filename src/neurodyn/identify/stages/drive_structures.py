@@ -67,12 +67,12 @@ def _coordinates(model: FitModel, joint: str) -> list[Coordinate]:
 def _with_loads(model: FitModel, joints: Sequence[str]) -> FitModel:
     """Return a robot whose friction in some joints may depend on load, but does not yet."""
 
-    def loaded(drive: Drive) -> Drive:
+    def with_load(drive: Drive) -> Drive:
         return msgspec.structs.replace(
             drive, load_motor=0.0, load_external=0.0 if drive.load_external is UNSET else drive.load_external
         )
 
-    drives = {name: loaded(one) if name in joints else one for name, one in model.mechanism.drives.items()}
+    drives = {name: with_load(one) if name in joints else one for name, one in model.mechanism.drives.items()}
     return replace(model, mechanism=msgspec.structs.replace(model.mechanism, drives=drives))
 
 

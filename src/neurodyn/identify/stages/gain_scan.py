@@ -46,7 +46,7 @@ def scan_gains(
     """
 
     def cost_of(factors: Tensor) -> float:
-        value = cost(*_scaled(space, x, factors))
+        value = cost(*_scale(space, x, factors))
         return value if math.isfinite(value) else math.inf
 
     everything = [k for rows in joints.values() for k in rows]
@@ -60,10 +60,10 @@ def scan_gains(
         k = min(range(len(costs)), key=costs.__getitem__)
         if costs[k] < _BETTER * best:
             factors, best = tried[k], costs[k]
-    return _scaled(space, x, factors) if bool((factors != 1.0).any()) else (space, x)
+    return _scale(space, x, factors) if bool((factors != 1.0).any()) else (space, x)
 
 
-def _scaled(space: CoordinateSpace, x: Tensor, factors: Tensor) -> tuple[CoordinateSpace, Tensor]:
+def _scale(space: CoordinateSpace, x: Tensor, factors: Tensor) -> tuple[CoordinateSpace, Tensor]:
     """Return coordinates with values times factors, and a space whose priors have them within a deviation."""
     x, coordinates = x.clone(), list(space.coordinates)
     for k in torch.nonzero(factors != 1.0)[:, 0].tolist():

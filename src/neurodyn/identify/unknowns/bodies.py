@@ -52,7 +52,7 @@ def with_moment(body: BodyTensors, mass: Tensor, moment: Sequence[Tensor]) -> Bo
     return BodyTensors(total, centre, {e: value + before[e] - after[e] for e, value in body.inertia.items()})
 
 
-def stretched(inertia: Mapping[str, Tensor], factors: Sequence[Tensor]) -> dict[str, Tensor]:
+def stretch(inertia: Mapping[str, Tensor], factors: Sequence[Tensor]) -> dict[str, Tensor]:
     r"""Return the inertia of a body whose lengths along x, y and z change by factors $s$.
 
     With the second moments $\Sigma = \tfrac12 \mathrm{tr}(I) 1 - I$, which any factors keep positive,

@@ -35,7 +35,7 @@ def delays_traded(space: CoordinateSpace, x: Tensor, shifts: Sequence[float] = S
     for shift in shifts:
         shift = min(max(now + shift, least), most) - now
         if shift:
-            tried += [_moved(space, x, now, shift, by_lag=by_lag) for by_lag in _ways(space)]
+            tried += [_move(space, x, now, shift, by_lag=by_lag) for by_lag in _ways(space)]
     return torch.stack(tried) if tried else x.new_zeros(0, len(x))
 
 
@@ -68,7 +68,7 @@ def _ways(space: CoordinateSpace) -> tuple[bool, ...]:
     return (False, True) if any(name.endswith(".lag") for name in space.names) else (False,)
 
 
-def _moved(space: CoordinateSpace, x: Tensor, delay: float, shift: float, *, by_lag: bool) -> Tensor:
+def _move(space: CoordinateSpace, x: Tensor, delay: float, shift: float, *, by_lag: bool) -> Tensor:
     values = {DELAY: delay + shift}
     for name in space.names:
         joint = name.removeprefix("actuator.").rpartition(".")[0]

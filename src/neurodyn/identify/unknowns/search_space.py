@@ -22,7 +22,7 @@ from torch import Tensor
 
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES, Mechanism
 from neurodyn.dynamics.hybrid.parameters import Parameters, size_of
-from neurodyn.identify.unknowns.bodies import BodyTensors, stretched, with_ball, with_moment
+from neurodyn.identify.unknowns.bodies import BodyTensors, stretch, with_ball, with_moment
 from neurodyn.identify.unknowns.torque_scale import scaled_coordinates
 
 
@@ -235,7 +235,7 @@ MASS_SCALE = "mass_scale"
 INERTIA_SCALE = "inertia_scale"
 """Factor on all entries of a link's inertia about its centre."""
 EXTENT = ("extent.x", "extent.y", "extent.z")
-"""Factors on a link's extents, on which its inertia depends (`bodies.stretched`)."""
+"""Factors on a link's extents, on which its inertia depends (`bodies.stretch`)."""
 PAYLOAD = ("payload.mass", "payload.x", "payload.y", "payload.z", "payload.radius")
 ADDED = ("added.mass", "added.x", "added.y", "added.z")
 """Mass [kg] and first moment [kg m] added to a link, in whose first order a payload or a moved centre is seen."""
@@ -365,7 +365,7 @@ class CoordinateSpace(BoxedSpace):
             values |= {name: values.get(name, self._declared[name]) * scale for name in _moments(link)}
         for link in self._stretched:
             factors = [self.value(f"{link}.{what}", x) for what in EXTENT]
-            inertia = stretched(self._body(link, x, values).inertia, factors)
+            inertia = stretch(self._body(link, x, values).inertia, factors)
             values |= {f"{link}.inertia.{entry}": value for entry, value in inertia.items()}
         if self.carrier:
             mass, *place, radius = (self.value(name, x) for name in PAYLOAD)

@@ -92,11 +92,11 @@ def score(task: Task, episodes: Sequence[SensedEpisode]) -> tuple[list[SensedSco
 def _run(episode: SensedEpisode) -> SensedRun:
     frames = episode.frames[: episode.length + 1]
 
-    def stacked(values: Sequence[Tensor]) -> Tensor:
+    def stack(values: Sequence[Tensor]) -> Tensor:
         return torch.stack([value.double() for value in values])
 
-    q, qd, control = (stacked([torch.tensor(getattr(f, name)) for f in frames]) for name in ("q", "qd", "control"))
-    readings = (stacked([getattr(f.reading, name) for f in frames]) for name in ("gyroscope", "force", "attitude"))
+    q, qd, control = (stack([torch.tensor(getattr(f, name)) for f in frames]) for name in ("q", "qd", "control"))
+    readings = (stack([getattr(f.reading, name) for f in frames]) for name in ("gyroscope", "force", "attitude"))
     angular_velocity, specific_force, attitude = readings
     return SensedRun(q, qd, control, angular_velocity, specific_force, attitude)
 
