@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.data.header import EPISODE, StoreHeader
+from neurodyn.data.header import StoreHeader, episode_table
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control, State, Step, Trajectory, present_state
@@ -98,12 +98,8 @@ def make_store(
     qs, qds = simulate(q, qd, torque, gravity, numbers)
     control = torch.cat([torque, torch.zeros(episodes, 1, 1)], 1)
     rows = torch.cat([qs, qds, control], -1).reshape(-1, 5).numpy()
-    table = np.zeros(episodes, EPISODE)
-    table["start"] = np.arange(episodes) * (frames + 1)
-    table["length"] = frames
-    table["world"] = table["run"] = -1
-    table["group"] = np.arange(episodes) % 2
-    table["split"] = assign_splits(episodes, seed, validation=0.1, test=0.1)
+    split = assign_splits(episodes, seed, validation=0.1, test=0.1)
+    table = episode_table([frames] * episodes, group=np.arange(episodes) % 2, split=split)
     declared = {} if numbers is None else DECLARED
     header = StoreHeader(spec=robot().spec, source="log", seed=seed, groups=("even", "odd"), parameters=declared)
     own = None if numbers is None else numbers.numpy()

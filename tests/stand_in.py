@@ -9,7 +9,7 @@ import mujoco
 import numpy as np
 
 from neurodyn.core.description.drive import Drive
-from neurodyn.data.header import EPISODE, Split, StoreHeader
+from neurodyn.data.header import Split, StoreHeader, episode_table
 from neurodyn.data.store import Store
 from neurodyn.robots import load
 
@@ -54,11 +54,9 @@ def log(episodes: int = 16, frames: int = 60, seed: int = 0, *, targets: bool = 
                 total += data.ctrl[0] / STEPS
                 mujoco.mj_step(model, data)
             rows.append([*before, path[frame] if targets else total])
-    table = np.zeros(episodes, EPISODE)
-    table["start"], table["length"] = np.arange(episodes) * (frames + 1), frames
-    table["world"] = table["run"] = table["group"] = -1
     part = np.arange(episodes) % 8
-    table["split"] = np.where(part == 6, Split.VALIDATION, np.where(part == 7, Split.TEST, Split.TRAIN))
+    split = np.where(part == 6, Split.VALIDATION, np.where(part == 7, Split.TEST, Split.TRAIN))
+    table = episode_table([frames] * episodes, split=split)
     spec = load("cartpole").behind(DRIVES).spec if targets else load("cartpole").spec
     header = StoreHeader(spec=spec, source="log", drives=DRIVES if targets else {})
     return Store(header, np.array(rows, np.float32), table)

@@ -84,7 +84,7 @@ def test_a_sensor(plugin):
 def test_a_drive(plugin):
     drives = {name: neurodyn.core.Drive(kind="spring", kp=kp) for name, kp in (("shoulder", 2.0), ("elbow", 0.0))}
     mechanism = msgspec.structs.replace(machines.pendulum(), drives=drives)
-    spec = msgspec.structs.replace(machines.spec(mechanism, tuple(drives)), control_kind="target")
+    spec = machines.spec(mechanism, tuple(drives), kind="target")
     program = DriveProgram(drives, spec, 0.01)
     torque, _ = program(torch.tensor([[0.5, 0.5]]), torch.zeros(1, 2), torch.ones(1, 2), None)
     assert torque.tolist() == [[1.0, 0.0]]

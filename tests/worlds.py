@@ -5,7 +5,7 @@ import numpy as np
 import torch
 
 from neurodyn.core.description.spec import Channel, JointSpec, StateSpec
-from neurodyn.data.header import EPISODE, Split, Status, StoreHeader
+from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.store import Store
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
@@ -43,9 +43,7 @@ def make_store(
         states.append(x)
     path = np.stack(states, 1)
     rows = np.concatenate([path[..., :4], u, path[..., 4:], path[..., :1] < 0], -1).reshape(-1, 8)
-    table = np.zeros(episodes, EPISODE)
-    table["start"], table["length"] = np.arange(episodes) * (frames + 1), frames
-    table["world"] = table["run"] = table["group"] = -1
+    table = episode_table([frames] * episodes)
     table["split"][-8:-4], table["split"][-4:] = Split.VALIDATION, Split.TEST
     table["status"] = np.where((np.arange(episodes) % 3 == 0) & failures, Status.TERMINATED, Status.COMPLETE)
     return Store(StoreHeader(spec=SPEC, source="log"), np.ascontiguousarray(rows, np.float32), table)

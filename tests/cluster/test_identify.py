@@ -7,19 +7,14 @@ import torch
 from neurodyn.cluster import Cluster
 from neurodyn.core.errors import InputError
 from neurodyn.identify.fit.population_search import basin_hopping, cma_es
-from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
+from neurodyn.identify.fit.residuals import Residuals
 from neurodyn.identify.run import identify
 from tests.identify import pendulum
-
-ASKED = ("shoulder.com.z=-0.8:0.8", "elbow.com.z=-0.8:0.8", "elbow.mass=0.2:6")
-TRUTH = {"shoulder.com.z": 0.35, "elbow.com.z": 0.4, "elbow.mass": 3.0}
 
 
 @pytest.fixture(scope="module")
 def residuals() -> Residuals:
-    model = pendulum.dynamics(*ASKED)
-    windows = pendulum.windows(model, TRUTH, count=3, frames=30, seed=5)
-    return Residuals(model, windows, pendulum.true_noise(), ResidualOptions(velocities=False, initial=False))
+    return pendulum.mirrored_masses(count=3, frames=30)
 
 
 def test_basin_hopping_over_workers_ends_in_the_bits_of_one_machine(cluster: Cluster, residuals: Residuals):

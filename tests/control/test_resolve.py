@@ -10,7 +10,7 @@ from neurodyn.control.resolve import ResolvedDynamics, open_dynamics, open_refer
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core.description.spec import Channel
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import EPISODE, Split, Status, StoreHeader
+from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.store import Store
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.neural.model import NeuralDynamics
@@ -84,9 +84,7 @@ def test_starts_of_the_task_and_of_the_log_in_shares(tmp_path):
     spec = TASK.declaration().spec
     rows = np.zeros((3 * 41, 5), np.float32)
     rows[:, 0] = 1.25  # where no task draws
-    table = np.zeros(3, EPISODE)
-    table["start"], table["length"], table["status"] = 41 * np.arange(3), 40, Status.COMPLETE
-    table["split"][1:] = Split.VALIDATION, Split.TEST
+    table = episode_table([40] * 3, status=Status.COMPLETE, split=[Split.TRAIN, Split.VALIDATION, Split.TEST])
     log = Store(StoreHeader(spec=spec, source="log"), rows, table)
     model = WorldModel(spec, EnsembleConfig(members=2, width=8, depth=1, head=8))
     where = ResolvedDynamics("model", model, log)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import EPISODE, Split
+from neurodyn.data.header import Split, episode_table
 from neurodyn.data.split import assign_splits, episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import (
@@ -28,10 +28,8 @@ from .conftest import counting_batch, header
 
 
 def memory_store(lengths, split=Split.TRAIN):
-    table = np.zeros(len(lengths), EPISODE)
     lengths = np.asarray(lengths)
-    table["length"], table["start"], table["split"] = lengths, np.cumsum(lengths + 1) - lengths - 1, split
-    table["group"] = table["run"] = table["world"] = -1
+    table = episode_table(lengths, split=split)
     q, qd, control = counting_batch(len(lengths), int(lengths.max()))
     control = np.concatenate((control, np.zeros((len(lengths), 1, 1))), axis=1)
     rows = [np.concatenate((q[e], qd[e], control[e]), axis=1)[: n + 1] for e, n in enumerate(lengths)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from neurodyn.core.description.scene import Plane, Scene
-from neurodyn.data.header import EPISODE, Split, StoreHeader
+from neurodyn.data.header import Split, StoreHeader, episode_table
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import State, Trajectory
 from neurodyn.dynamics.measures import constant_velocity
@@ -48,10 +48,7 @@ def coasting_store(lengths=(30, 25, 20, 12), scene=None, seed=0):
         still = Trajectory(q[:, None].expand(-1, length + 1, -1), qd[:, None].expand(-1, length + 1, -1))
         moved = constant_velocity(still, SPEC.dt, SPEC)
         parts.append(torch.cat([moved.q[0], moved.qd[0]], dim=-1).numpy())
-    table = np.zeros(len(lengths), EPISODE)
-    table["length"], table["split"] = lengths, Split.TEST
-    table["start"] = np.cumsum(np.add(lengths, 1)) - np.add(lengths, 1)
-    table["group"] = table["run"] = table["world"] = -1
+    table = episode_table(lengths, split=Split.TEST)
     ground = None if scene is None else np.tile(np.float32([0, 0, 0, 0, 0, 0, 1]), (len(lengths), 1))
     if ground is not None:
         ground[:, 2] = np.arange(len(lengths))

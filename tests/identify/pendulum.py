@@ -10,6 +10,7 @@ from neurodyn.data.windows import Origin, Windows
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.fit.readings import Noise
+from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
 from neurodyn.multibody.engine import EngineConfig, nominal
 from tests.multibody.machines import joint
 
@@ -20,6 +21,7 @@ SPEC = StateSpec(
     dt=0.02,
 )
 NOISE = (2e-3, 2e-2)
+MIRRORED = {"shoulder.com.z": 0.35, "elbow.com.z": 0.4, "elbow.mass": 3.0}
 
 
 def mechanism(gravity: float = 9.81) -> Mechanism:
@@ -57,6 +59,13 @@ def windows(
     speed = path.qd + noise[1] * draw(count, frames + 1, 2)
     origin = Origin.of_logs(torch.arange(count) % logs, [f"log {k}" for k in range(logs)])
     return Windows(measured, speed, control, origin=origin)
+
+
+def mirrored_masses(count: int = 4, frames: int = 60) -> Residuals:
+    """Long roll-outs of a pendulum whose masses really lie on the other side of its joints (`MIRRORED`)."""
+    model = dynamics("shoulder.com.z=-0.8:0.8", "elbow.com.z=-0.8:0.8", "elbow.mass=0.2:6")
+    log = windows(model, MIRRORED, count=count, frames=frames, seed=5)
+    return Residuals(model, log, true_noise(), ResidualOptions(velocities=False, initial=False))
 
 
 def values(model: HybridDynamics, truth: dict[str, float]) -> torch.Tensor:

@@ -8,7 +8,6 @@ import torch
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.scene import Plane, Scene
 from neurodyn.core.description.sensors import Sensor, Stream
-from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.data.windows import Origin, Windows
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.model import HybridDynamics
@@ -17,6 +16,7 @@ from neurodyn.geometry import rotation
 from neurodyn.identify.fit.readings import ComparedReadings, Noise, bound_delays
 from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
 from neurodyn.multibody.engine import EngineConfig, nominal
+from tests.multibody import machines
 
 FINE = 1e-3
 PER_FRAME = 10
@@ -24,9 +24,7 @@ F64 = torch.float64
 
 
 def model(mechanism, free=(), controls=(), contact=None, *, fine=False) -> HybridDynamics:
-    joints = tuple(JointSpec(name=link.joint.name, kind=link.joint.kind) for link in mechanism.links)
-    dt = FINE if fine else PER_FRAME * FINE
-    spec = StateSpec(robot="machine", joints=joints, controls=tuple(controls), dt=dt)
+    spec = machines.spec(mechanism, controls, FINE if fine else PER_FRAME * FINE)
     config = EngineConfig(substeps=1 if fine else PER_FRAME, contact=contact)
     parameters = select_parameters(nominal(mechanism, contact), free) if free else ()
     scene = Scene(shapes=(Plane(),)) if contact else None

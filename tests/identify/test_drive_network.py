@@ -14,7 +14,7 @@ from neurodyn.core.config import from_dict
 from neurodyn.core.description.drive_network import DriveNetwork
 from neurodyn.core.description.sensors import Stream
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import EPISODE, Split, StoreHeader
+from neurodyn.data.header import Split, StoreHeader, episode_table
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import State
@@ -43,10 +43,7 @@ def log(*, torques: bool = True, runs: int = 8) -> Store:
         torque = np.clip(KP * (target[late] - q) - KD * qd, -LIMIT, LIMIT) - COULOMB * np.tanh(qd / 0.05)
         rows.append(np.stack([q, qd, target], 1))
         measured.append(torque[:, None])
-    table = np.zeros(runs, EPISODE)
-    table["start"], table["length"] = np.arange(runs) * (FRAMES + 1), FRAMES
-    table["world"] = table["group"] = table["run"] = -1
-    table["split"] = [Split.TRAIN] * (runs - 2) + [Split.VALIDATION, Split.TEST]
+    table = episode_table([FRAMES] * runs, split=[Split.TRAIN] * (runs - 2) + [Split.VALIDATION, Split.TEST])
     streams = (Stream(name="motor", kind="joint_torque", joints=("knee",)),) if torques else ()
     header = StoreHeader(spec=ROBOT.spec, source="log", streams=streams)
     readings = np.concatenate(measured).astype(np.float32) if torques else None

@@ -40,7 +40,7 @@ def model() -> HybridDynamics:
         inertia=(0.008, 0.008, 0.0005, 0.0, 0.0, 0.0), armature=0.01, damping=0.05, friction=0.1,
     )  # fmt: skip
     mechanism = msgspec.structs.replace(machines.pendulum(), links=(link,), drives={"wheel": DRIVE})
-    spec = msgspec.structs.replace(machines.spec(mechanism, ("wheel",), 0.005), control_kind="target")
+    spec = machines.spec(mechanism, ("wheel",), 0.005, "target")
     free = select_parameters(nominal(mechanism, None), list(TRUTH), mechanism.bounds())
     return HybridDynamics(spec, mechanism, EngineConfig(substeps=4, context=PAST), free)
 

@@ -17,7 +17,7 @@ from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
-from neurodyn.data.header import EPISODE, StoreHeader
+from neurodyn.data.header import StoreHeader, episode_table
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
 from neurodyn.dynamics.batch import State
@@ -77,13 +77,8 @@ def log_of(model: HybridDynamics, values: torch.Tensor, *, scale: float = 1.0, e
         path = model.simulate(State(q, qd), control, values, model.weights)
     measured = [path.q + 1e-3 * draw(*path.q.shape), path.qd + 1e-2 * draw(*path.qd.shape)]
     rows = torch.cat([*measured, torch.cat([control, torch.zeros(episodes, 1, 2)], 1)], -1)
-    table = np.zeros(episodes, EPISODE)
-    table["start"], table["length"] = np.arange(episodes) * (frames + 1), frames
-    table["world"], table["group"] = -1, -1
-    table["run"], table["split"] = (
-        np.arange(episodes) % 12,
-        np.arange(episodes) % 6 // 4 * (1 + np.arange(episodes) % 2),
-    )
+    number = np.arange(episodes)
+    table = episode_table([frames] * episodes, run=number % 12, split=number % 6 // 4 * (1 + number % 2))
     header = StoreHeader(spec=ROBOT.spec, source="log", runs=tuple(f"run {k}" for k in range(12)))
     return Store(header, rows.flatten(0, 1).float().numpy(), table)
 

@@ -12,17 +12,12 @@ from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
 from neurodyn.identify.settings import IdentificationSettings, changed
 from tests.identify import pendulum
 
-ASKED = ("shoulder.com.z=-0.8:0.8", "elbow.com.z=-0.8:0.8", "elbow.mass=0.2:6")
-TRUTH = {"shoulder.com.z": 0.35, "elbow.com.z": 0.4, "elbow.mass": 3.0}
 SETTINGS = IdentificationSettings(horizon=1.2, initial="logged", velocities=False, rounds=2, round_iterations=6)
 
 
 @pytest.fixture(scope="module")
 def residuals() -> Residuals:
-    """Long roll-outs of a pendulum whose masses really lie on the other side of its joints."""
-    model = pendulum.dynamics(*ASKED)
-    windows = pendulum.windows(model, TRUTH, count=4, frames=60, seed=5)
-    return Residuals(model, windows, pendulum.true_noise(), ResidualOptions(velocities=False, initial=False))
+    return pendulum.mirrored_masses()
 
 
 def quiet(*_: object) -> bool:

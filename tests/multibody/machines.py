@@ -16,9 +16,9 @@ def joint(name, kind, parent=-1, origin=(0.0, 0.0, 0.0), axis=None, child=IDENTI
     return ChainJoint(name=name, kind=kind, parent=parent, parent_frame=(*origin, *turn), child_frame=child, axis=axis)
 
 
-def spec(mechanism, controls=(), dt=DT):
+def spec(mechanism, controls=(), dt=DT, kind="torque"):
     joints = tuple(JointSpec(name=link.joint.name, kind=link.joint.kind) for link in mechanism.links)
-    return StateSpec(robot="machine", joints=joints, controls=tuple(controls), dt=dt)
+    return StateSpec(robot="machine", joints=joints, controls=tuple(controls), dt=dt, control_kind=kind)
 
 
 def pendulum(**quantities):

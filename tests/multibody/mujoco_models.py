@@ -7,7 +7,6 @@ import torch
 
 from neurodyn.core.description.contacts import ConstraintParameters, ContactPoint, SoftConstraints
 from neurodyn.core.description.mechanism import Mechanism
-from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.rotation import rotate
 from neurodyn.multibody.engine import Engine, EngineConfig
@@ -15,6 +14,7 @@ from neurodyn.sim.mujoco.actuators import read_drives
 from neurodyn.sim.mujoco.articulation import BodyTree
 from neurodyn.sim.mujoco.couplings import modelled_equalities, modelled_tendons, read_medium
 from neurodyn.sim.mujoco.shape_contacts import has_several_contacts, read_contacts
+from tests.multibody import machines
 
 F64 = torch.float64
 EXACT = 'tolerance="0" iterations="100" ls_iterations="100" ls_tolerance="1e-10" jacobian="dense"'
@@ -68,9 +68,7 @@ def mechanism_of(model, ground=()):
 def engine(mechanism, dt, **config):
     """The engine with the mechanism's drives as controls, or with every joint of one axis driven."""
     names = tuple(mechanism.drives) or tuple(link.joint.name for link in mechanism.links if link.joint.scalar)
-    joints = tuple(JointSpec(name=link.joint.name, kind=link.joint.kind) for link in mechanism.links)
-    kind = "command" if mechanism.drives else "torque"
-    spec = StateSpec(robot="machine", joints=joints, controls=names, dt=dt, control_kind=kind)
+    spec = machines.spec(mechanism, names, dt, "command" if mechanism.drives else "torque")
     return Engine(mechanism, spec, EngineConfig(**{"substeps": 1, "contact": "soft", **config}))
 
 

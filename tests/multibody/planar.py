@@ -5,9 +5,10 @@ import math
 
 import torch
 
-from neurodyn.core import BodyContact, BodyShape, ChainJoint, Drive, JointSpec, Link, Mechanism, StateSpec, Support
+from neurodyn.core import BodyContact, BodyShape, ChainJoint, Drive, Link, Mechanism, Support
 from neurodyn.dynamics import HybridDynamics
 from neurodyn.multibody import EngineConfig
+from tests.multibody import machines
 
 F64 = torch.float64
 HALF, RADIUS, MASS = 0.045, 0.005, 0.8
@@ -35,9 +36,7 @@ def body(name, first, mass=MASS, inertia=1e-3, com=(0.0, 0.0, 0.0), child=STILL)
 
 
 def spec(mechanism, controls=(), dt=0.01):
-    joints = tuple(JointSpec(name=link.joint.name, kind=link.joint.kind) for link in mechanism.links)
-    kind = "velocity" if controls else "torque"
-    return StateSpec(robot="bodies", joints=joints, controls=controls, dt=dt, control_kind=kind)
+    return machines.spec(mechanism, controls, dt, "velocity" if controls else "torque")
 
 
 def pushed(contact="force", *, com=(0.0, 0.0, 0.0), child=STILL, vertices=SQUARE, support=True):

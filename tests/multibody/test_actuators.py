@@ -84,7 +84,7 @@ def mechanism(model):
 
 
 def spec(tree: Mechanism) -> StateSpec:
-    return msgspec.structs.replace(machines.spec(tree, tuple(tree.drives), DT), control_kind="command")
+    return machines.spec(tree, tuple(tree.drives), DT, "command")
 
 
 def engine(tree, contact="soft", **config):

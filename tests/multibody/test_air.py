@@ -69,11 +69,7 @@ def test_a_push_that_nobody_declared_is_foreseen_after_a_past(child):
     mechanism = msgspec.structs.replace(
         dragged(child), elements=(air,), drives={"push": Drive(kind="affine", per_command=1.0, wrench=push)}
     )
-    model = HybridDynamics(
-        msgspec.structs.replace(machines.spec(mechanism, ("push",)), control_kind="command"),
-        mechanism,
-        EngineConfig(substeps=2),
-    )
+    model = HybridDynamics(machines.spec(mechanism, ("push",), kind="command"), mechanism, EngineConfig(substeps=2))
     assert model.spec.context == 20
     q = torch.tensor([[0.1, 0.2, 0.3, *TURN]], dtype=torch.float64)
     qd = torch.tensor([[0.1, 0.0, 0.0, 0.3, -0.2, 1.5]], dtype=torch.float64)

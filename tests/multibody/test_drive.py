@@ -43,8 +43,7 @@ def mechanism(drive: Drive) -> Mechanism:
 
 
 def spec(drive: Drive) -> StateSpec:
-    command = DRIVE_KINDS[drive.kind].command
-    return msgspec.structs.replace(machines.spec(mechanism(drive), ("wheel",), DT), control_kind=command)
+    return machines.spec(mechanism(drive), ("wheel",), DT, DRIVE_KINDS[drive.kind].command)
 
 
 def engine(drive: Drive, *free: str) -> Engine:

@@ -43,7 +43,7 @@ def arm(drive: Drive) -> Mechanism:
 def engine(drive: Drive, *free: str, contact: str | None = None) -> Engine:
     made = arm(drive)
     kind = "target" if drive.kind in ("pd", "dc_servo") else "torque"
-    spec = msgspec.structs.replace(machines.spec(made, ("arm",), DT), control_kind=kind)
+    spec = machines.spec(made, ("arm",), DT, kind)
     names = tuple(f"actuator.arm.{name}" for name in free)
     return Engine(made, spec, EngineConfig(substeps=SUBSTEPS, free=names, contact=contact))
 
@@ -160,7 +160,7 @@ def test_behind_a_spring_the_state_is_that_of_the_motor(contact):
         feedback="motor", encoder="motor", bias=bias,
     )  # fmt: skip
     made = arm(drive)
-    spec = msgspec.structs.replace(machines.spec(made, ("arm",), DT), control_kind="command")
+    spec = machines.spec(made, ("arm",), DT, "command")
     free = ("stiffness", "elastic_damping", "rotor_inertia", "kd")
     names = tuple(f"actuator.arm.{name}" for name in free)
     one = Engine(made, spec, EngineConfig(substeps=40, free=names, contact=contact))

@@ -153,9 +153,7 @@ REFUSED = {
 def test_a_mechanism_whose_acceleration_is_no_function_of_its_state_is_refused(case):
     make, config, message = REFUSED[case]
     mechanism = make()
-    spec = machines.spec(mechanism, mechanism.drives)
-    if mechanism.drives:
-        spec = msgspec.structs.replace(spec, control_kind="target")
+    spec = machines.spec(mechanism, mechanism.drives, kind="target" if mechanism.drives else "torque")
     with pytest.raises(InputError, match=rf"integrator 'rk4' evaluates accelerations within a step, and .*{message}"):
         Engine(mechanism, spec, EngineConfig(integrator="rk4", **config))
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.starts import SampledStarts, Starts
 from neurodyn.core.description.spec import JointSpec, StateSpec
-from neurodyn.data.header import EPISODE, Split, StoreHeader
+from neurodyn.data.header import Split, StoreHeader, episode_table
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control, State, Step, Window, present_state
 from neurodyn.dynamics.interface import Dynamics
@@ -131,9 +131,7 @@ def here(dynamics=Mass):
 def log(episodes: int, held_out: slice, spread: float = 0.1) -> Store:
     """Return a log of the mass with episodes of ten frames of random numbers, some of them held out."""
     rows = spread * np.random.default_rng(0).normal(size=(episodes * 11, 3))
-    table = np.zeros(episodes, EPISODE)
-    table["start"], table["length"] = 11 * np.arange(episodes), 10
-    table["group"] = table["run"] = table["world"] = -1
+    table = episode_table([10] * episodes)
     table["split"][held_out] = Split.VALIDATION
     return Store(StoreHeader(spec=SPEC, source="log"), rows.astype(np.float32), table)
 

@@ -24,8 +24,7 @@ LIMITED = {
 
 def model(drives=None, free=("elbow.mass",)):
     mechanism = msgspec.structs.replace(machines.pendulum(), drives=drives or {})
-    spec = machines.spec(mechanism, JOINTS)
-    spec = msgspec.structs.replace(spec, control_kind="target" if drives else "torque")
+    spec = machines.spec(mechanism, JOINTS, kind="target" if drives else "torque")
     parameters = select_parameters(nominal(mechanism, None), free)
     return HybridDynamics(spec, mechanism, EngineConfig(substeps=4), parameters)
 

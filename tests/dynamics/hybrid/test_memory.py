@@ -31,7 +31,7 @@ RECURRENT = Augmentation(
 def model(blueprint: Blueprint | None = None, *free: str, drives: dict[str, Drive] | None = None) -> HybridDynamics:
     mechanism = msgspec.structs.replace(machines.pendulum(), drives=DRIVES if drives is None else drives)
     kind = "target" if any(drive.kind == "pd" for drive in mechanism.drives.values()) else "torque"
-    spec = msgspec.structs.replace(machines.spec(mechanism, ("shoulder", "elbow")), control_kind=kind)
+    spec = machines.spec(mechanism, ("shoulder", "elbow"), kind=kind)
     config = EngineConfig(substeps=2, blueprint=blueprint or Blueprint())
     parameters = select_parameters(nominal(mechanism, None), free, mechanism.bounds()) if free else ()
     return HybridDynamics(spec, mechanism, config, parameters)

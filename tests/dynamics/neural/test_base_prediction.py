@@ -19,7 +19,7 @@ from neurodyn.core.description.contacts import ContactPoint
 from neurodyn.core.description.mechanism import Link, Mechanism
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import EPISODE, StoreHeader
+from neurodyn.data.header import StoreHeader, episode_table
 from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control, Environment, State
@@ -236,10 +236,7 @@ def falling_store(gravity: float = -9.81, frames: int = 25, episodes: int = 20) 
     for _ in range(frames):
         path.append(free(*path[-1], none, torch.tensor([0.0, 0.0, gravity], dtype=F64)))
     rows = torch.stack([torch.cat(state, -1) for state in path], 1).flatten(0, 1).numpy()
-    table = np.zeros(episodes, EPISODE)
-    table["start"], table["length"] = np.arange(episodes) * (frames + 1), frames
-    table["world"] = table["run"] = table["group"] = -1
-    table["split"] = assign_splits(episodes, 0, validation=0.2, test=0.1)
+    table = episode_table([frames] * episodes, split=assign_splits(episodes, 0, validation=0.2, test=0.1))
     header = StoreHeader(spec=spec, source="teacher", simulator={"substeps": 10}, seed=0, mechanism=mechanism)
     return Store(header, np.ascontiguousarray(rows, np.float32), table)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from neurodyn.control.resolve import open_dynamics
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.artifacts import read_tree
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import EPISODE, Status, StoreHeader
+from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import State
@@ -72,9 +71,8 @@ def log_of(model: NeuralDynamics, policy: PolicyNetwork, noise: float = 0.3) -> 
         assert torque is not None
         rows.append(torch.cat([q, qd, torque], -1))
         q, qd = plant.step(q, qd, torque)
-    table = np.zeros(EPISODES, EPISODE)
-    table["start"], table["length"], table["status"] = (LONG + 1) * np.arange(EPISODES), LONG, Status.COMPLETE
-    table["group"], table["world"], table["run"], table["split"][-4:] = group, -1, -1, 1
+    table = episode_table([LONG] * EPISODES, status=Status.COMPLETE, group=group)
+    table["split"][-4:] = Split.VALIDATION
     header = StoreHeader(spec=plant.robot().spec, source="log", groups=("policy", "policy with noise"))
     return Store(header, torch.stack(rows, 1).flatten(0, 1).numpy(), table)
 

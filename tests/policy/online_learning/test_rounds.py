@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from neurodyn.data.header import EPISODE, Split, Status, StoreHeader
+from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import present_state
 from neurodyn.dynamics.world_model.model import WorldModel
@@ -20,9 +20,8 @@ def test_models_with_a_past_start_a_share_of_their_rollouts_where_episodes_begin
     spec = TASK.declaration().spec
     rows = np.zeros((4 * 41, 5), np.float32)
     rows[:, 0] = np.tile(np.arange(41), 4) / 41  # the time
-    table = np.zeros(4, EPISODE)
-    table["start"], table["length"], table["status"] = 41 * np.arange(4), 40, Status.COMPLETE
-    table["split"][2:] = Split.VALIDATION, Split.TEST
+    split = [Split.TRAIN, Split.TRAIN, Split.VALIDATION, Split.TEST]
+    table = episode_table([40] * 4, status=Status.COMPLETE, split=split)
     log = Store(StoreHeader(spec=spec, source="log"), rows, table)
     model = WorldModel(spec.with_context(CONTEXT), EnsembleConfig(members=2, width=8, depth=1, head=8))
     where = ModelOfRound("model", model, log)
