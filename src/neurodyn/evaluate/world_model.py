@@ -228,5 +228,5 @@ def _by_frame(forecasts: ColumnErrors, by_model: Mapping[str, RolloutErrors]) ->
     for name, errors in by_model.items():
         rows = forecasts.finite & errors.finite
         if bool(rows.any()):
-            curves[name] = forecasts.scaled(errors.columns[rows].double()).mean(0).tolist()
+            curves[name] = forecasts.in_scales(errors.columns[rows].double()).mean(0).tolist()
     return curves
