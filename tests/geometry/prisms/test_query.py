@@ -9,7 +9,7 @@ from neurodyn.core.description.contacts import ContactPoint, ContactPointLayout,
 from neurodyn.core.description.scene import Heightfield, Scene, Terrain
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.ground import Ground
-from neurodyn.geometry.prisms.query import NUMBERS, PrismContacts, contact_slots
+from neurodyn.geometry.prisms.query import CONTACT_NUMBERS, PrismContacts, contact_slots
 from neurodyn.geometry.proximity import ProximityQuery
 from neurodyn.geometry.rotation import exponential, rotate
 from tests.multibody.machines import TURNED, joint
@@ -114,7 +114,7 @@ def test_a_deep_ball_is_pushed_out_of_its_prism(tmp_path):
     shape = RoundedBox("ball", 0, (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0), (0.0, 0.0, 0.0), 0.1)
     q = torch.tensor([[0.13, 0.07, 0.29, 0, 0, 0, 1.0], [5.0, 0, 0.29, 0, 0, 0, 1.0]], dtype=F64)
     contacts = PrismContacts((joint("base", "free"),), (shape,), (0.0, 0.0, 0.0))(Ground(scene), q, q[:, :6] * 0)
-    assert contacts.shape == (2, 4, NUMBERS)
+    assert contacts.shape == (2, 4, CONTACT_NUMBERS)
     assert contacts[0, 0, 0] > 0
     torch.testing.assert_close(contacts[0, 0, 2:5] + q[0, :3], q[0, :3])
     torch.testing.assert_close(contacts[0, 0, 13].item(), 0.3)
