@@ -2,6 +2,7 @@
 """Coordinates: what they mean, that every choice is the inertia of some body, and a payload beside plain MuJoCo."""
 
 import math
+from functools import partial
 
 import msgspec
 import mujoco
@@ -268,6 +269,23 @@ def test_coordinates_of_several_quantities_are_known_by_name():
     declared = nominal(mechanism, None)
     assert is_coupled(robot, mechanism, declared, ["hinge.mass_scale"])
     assert not is_coupled(robot, mechanism, declared, ["actuator.slider.gain", "*.damping=0:1"])
+
+
+@pytest.mark.parametrize("name", ["cartpole", "ant"])
+def test_a_name_of_a_quantity_works_in_identify_and_in_adapt(name: str):
+    """`identify --parameters NAME` frees it alone, `adapt` chooses it from its default set or adds it to the set."""
+    robot = with_lag(load(name))
+    mechanism, _, _ = declared_mechanism(robot, None)
+    declared = nominal(mechanism, None)
+    free = partial(free_space, robot, mechanism, declared)
+    default = {one.name: one for one in free(("*",)).coordinates}
+    for known in default:
+        asked, chosen = ({one.name: one for one in space.coordinates} for space in (free((), (known,)), free((known,))))
+        assert asked.keys() == chosen.keys() == (set(LOADED) if known in LOADED else {known})
+        assert (asked[known].nominal, asked[known].signed) == (chosen[known].nominal, chosen[known].signed)
+    for quantity in declared:
+        assert quantity in free((), (quantity,)).names
+        assert quantity in free(("*",), (quantity,)).names
 
 
 def test_a_motor_is_given_to_a_joint_whose_motor_is_asked_for():

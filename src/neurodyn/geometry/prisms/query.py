@@ -42,7 +42,7 @@ class PrismContacts(OperatorHandle):
         self._launches = Launches()
 
     def __call__(self, ground: Ground, q: Positions, qd: Velocities) -> Tensor:
-        """Return the contacts, shape [worlds, slots, NUMBERS]; zeros in unused slots. Not differentiable.
+        """Return the contacts, shape [worlds, slots, CONTACT_NUMBERS]; zeros in unused slots. Not differentiable.
 
         The ground is one heightfield, shared or per world, and nothing else.
         """
