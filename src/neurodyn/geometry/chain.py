@@ -5,9 +5,10 @@ from typing import Any
 
 import warp as wp
 
-from neurodyn.core.description.spec import COORDINATES
+from neurodyn.core.description.spec import JointKind
 
-JOINT_KINDS = {kind: number for number, kind in enumerate(COORDINATES)}
+JOINT_KINDS: dict[JointKind, int] = {"revolute": 0, "prismatic": 1, "ball": 2, "free": 3, "screw": 4}
+"""Codes of joints by `ChainJoint.moves_like`."""
 REVOLUTE, PRISMATIC, BALL, FREE, SCREW = (wp.constant(number) for number in JOINT_KINDS.values())
 
 SHAPE_KINDS = {"plane": 0, "box": 1, "sphere": 2, "capsule": 3, "cylinder": 4, "mesh": 5, "heightfield": 6}

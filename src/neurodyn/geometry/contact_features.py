@@ -261,8 +261,8 @@ class PlaneContacts(nn.Module):
         return bodies
 
     def _children_of(self, group: list[int], parent: _Body, q: Tensor, qd: Tensor) -> _Body:
-        """Return the child bodies of joints of one kind, by the equations of `chain.advance`."""
-        kind, at = self._layout.joints[group[0]].kind, [self._places[joint] for joint in group]
+        """Return the child bodies of joints that move alike, by the equations of `chain.advance`."""
+        kind, at = self._layout.joints[group[0]].moves_like, [self._places[joint] for joint in group]
         frame, child, axes = self._frames[group], self._children[group], self._axes[group]
         arm = _rotate(parent.rotation, frame[:, :3])
         in_world = rotation.multiply(parent.rotation, frame[:, 3:].expand_as(parent.rotation))
@@ -307,11 +307,11 @@ def _rotate(quaternion: Tensor, vectors: Tensor) -> Tensor:
 
 
 def _groups(joints: tuple[ChainJoint, ...]) -> list[list[int]]:
-    """Group joints of equal depth and kind, from the root outwards."""
+    """Group joints of equal depth that move alike, from the root outwards."""
     depth: list[int] = []
     for joint in joints:
         depth.append(0 if joint.parent < 0 else depth[joint.parent] + 1)
     groups: dict[tuple[int, str], list[int]] = {}
     for index, joint in enumerate(joints):
-        groups.setdefault((depth[index], joint.kind), []).append(index)
+        groups.setdefault((depth[index], joint.moves_like), []).append(index)
     return [groups[key] for key in sorted(groups)]

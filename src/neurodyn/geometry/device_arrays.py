@@ -92,7 +92,7 @@ def layout_arrays(layout: ContactPointLayout, device: str, precision: Precision,
 
     points = np.array([point.point for point in layout.contact_points], dtype=np.float64).reshape(-1, 3)
     joints: Any = np.zeros(len(layout.joints), precision.joint.numpy_dtype())
-    joints["kind"] = [JOINT_KINDS[joint.kind] for joint in layout.joints]
+    joints["kind"] = [JOINT_KINDS[joint.moves_like] for joint in layout.joints]
     joints["q"], joints["qd"] = [place.q.start for place in at], [place.qd.start for place in at]
     joints["anchor"], joints["frame"] = frames[:, :3], frames[:, 3:]
     joints["turn"], joints["offset"] = children[:, 3:] * [-1, -1, -1, 1], children[:, :3]

@@ -60,8 +60,8 @@ def _forward_only() -> Iterator[None]:
 
 def joint_kinds(newton: ModuleType) -> dict[int, JointKind]:
     """Return the joint kind of each supported joint type of Newton."""
-    kinds: list[JointKind] = [kind for kind in COORDINATES if kind != "screw"]
-    return {int(getattr(newton.JointType, kind.upper())): kind for kind in kinds}
+    types = newton.JointType
+    return {int(getattr(types, kind.upper())): kind for kind in COORDINATES if hasattr(types, kind.upper())}
 
 
 def shape_labels(model: Any, shape: int, body: int) -> set[str]:

@@ -2,7 +2,10 @@
 """What follows from the kinds of joints: numbers of coordinates, units, and places in a state."""
 
 import pytest
+from msgspec import UNSET
 
+from neurodyn.core.description.contacts import ChainJoint
+from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.spec import COORDINATES, JointSpec, StateSpec
 
 KINDS = ("free", "ball", "prismatic", "revolute")
@@ -48,3 +51,18 @@ def test_units_of_controls_are_those_of_what_they_drive():
     assert spec("revolute", "prismatic", controls=names).control_units == ("N", "N m")
     assert spec("revolute", "prismatic", controls=names, control_kind="target").control_units == ("m", "rad")
     assert spec("revolute", "prismatic").qd_units == ("rad/s", "m/s")
+
+
+@pytest.mark.parametrize(
+    ("kind", "pitch", "like"),
+    [("free", UNSET, "free"), ("ball", UNSET, "ball"), ("prismatic", UNSET, "prismatic"),
+     ("revolute", UNSET, "revolute"),
+     ("screw", 0.1, "screw"), ("screw", 0.0, "revolute")],
+)  # fmt: skip
+def test_joints_of_one_degree_of_freedom_move_by_how_they_turn_and_slide(kind: str, pitch: float, like: str):
+    """Kinematics and kernels ask this alone, so that a further kind is its coordinates and its `shares`."""
+    axis = (0.0, 0.0, 1.0) if COORDINATES[kind].qd == ("",) else (0.0, 0.0, 0.0)  # type: ignore[index]
+    joint = ChainJoint(
+        name="j", kind=kind, parent=-1, parent_frame=IDENTITY, child_frame=IDENTITY, axis=axis, pitch=pitch,
+    )  # fmt: skip
+    assert joint.moves_like == like

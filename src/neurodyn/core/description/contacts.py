@@ -52,6 +52,14 @@ class ChainJoint(Config, HasJointKind, frozen=True):
             return 0.0, 1.0
         return 1.0, self.pitch or 0.0
 
+    @property
+    def moves_like(self) -> JointKind:
+        """Kind of joint that moves like this one: with one degree of freedom, by `shares` instead of by the name."""
+        if not self.scalar:
+            return self.kind
+        turns, slides = self.shares
+        return "prismatic" if not turns else "screw" if slides else "revolute"
+
 
 class ContactPoint(Config, frozen=True):
     """One contact point of the robot."""
