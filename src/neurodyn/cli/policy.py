@@ -262,6 +262,7 @@ def online(
 
     Example:
         neurodyn policy online cartpole-swingup --out runs/online --rounds 3
+        neurodyn policy online ant-run --tasks ant-spin ant-spin-track --out runs/ant --size ant.yaml
     """
     from neurodyn.policy.learners.algorithms import require_learner
 
@@ -269,17 +270,28 @@ def online(
     from neurodyn.policy.online_learning.loop import frames_of
     from neurodyn.policy.online_learning.loop import online as learn_online
     from neurodyn.policy.online_learning.problem import settings_of
+    from neurodyn.policy.online_learning.record import SharedResult
     from neurodyn.policy.online_learning.settings import with_flags
 
     require_writable(json, text=True)
     policy = {"iterations": iterations, "worlds": worlds, "penalty": penalty, "observe": observe}
     settings = with_flags(settings_of(request), policy=policy, **flags)
+    own = {}
+    for name in request.tasks:
+        further = with_changes(request, task=name, tasks=())
+        own[str(name)] = with_flags(settings_of(further), policy=policy, **flags).policy
+    settings = with_changes(settings, tasks=own)
     with _Stages() as stages:
         result = learn_online(
             with_changes(request, settings=settings, stages=stages, report=lambda text: print(text, flush=True))
         )
     write_figures(json, result.plain())
     out = Path(request.out)
+    if isinstance(result, SharedResult):
+        frames = f"{result.frames:,} {frames_of(settings.reference)}"
+        print(f"{frames} of all tasks, {result.cpu_seconds:.0f} CPU-s; reports: {out / '*' / 'report.html'}")
+        print(f"verdict: {result.verdict}")
+        return
     frames = f"{result.frames:,} {frames_of(result.reference)}"
     print(f"{frames}, {result.cpu_seconds:.0f} CPU-s; report: {out / 'report.html'}")
     verb = f"evaluate {out / 'policy'} --dynamics" if request.robot is None else f"play {out / 'policy'} --on"

@@ -256,6 +256,9 @@ class OnlineRequest(RunOptions, frozen=True, kw_only=False):
     """Folder to write: policy/ (the best in the reference), report.html, online.json, rounds/."""
     dynamics: str = "new"
     """The first model: new, a run directory, or pretrained:NAME."""
+    tasks: Annotated["Sequence[Task | str]", Flag(tuple[str, ...])] = ()
+    """Further tasks of the robot that share the model: each round fits it to the logs of all policies and trains each
+    in it. OUT/TASK is the loop of each, OUT/online.json all of them."""
     robot: str | None = None
     """Your robot in place of --reference, as FILE.py:CLASS (`neurodyn.control.RobotInterface`). Each frame is also
     written to OUT/*robot.csv at once; models of kind hybrid are fitted to all logs so far, as by `neurodyn adapt`."""

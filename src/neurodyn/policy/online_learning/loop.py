@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Online loop: rounds until model and reference agree, or rounds run out; resumable at any point; OUT/report.html."""
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from itertools import accumulate
 from pathlib import Path
 
@@ -25,11 +27,13 @@ from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.policy.artifact import load_policy, save_policy
 from neurodyn.policy.learners.training import task_of
-from neurodyn.policy.online_learning.problem import OnlineProblem, pose
+from neurodyn.policy.online_learning.problem import OnlineProblem, by_task, pose, require_one_robot
 from neurodyn.policy.online_learning.record import (
     SECONDS,
+    FittedModel,
     OnlineResult,
     Round,
+    SharedResult,
     TrainedPolicy,
     best_of,
     has_settled,
@@ -152,11 +156,13 @@ _RANDOM = "random"
 
 
 @accepts_request(OnlineRequest)
-def online(request: OnlineRequest) -> OnlineResult:
+def online(request: OnlineRequest) -> OnlineResult | SharedResult:
     """Train a policy in a model, log it, fit the model to the log, and repeat until model and reference agree.
 
+    Several tasks of one robot share the model, which each round fits to the logs of all their policies.
+
     Returns:
-        Returns, errors and frames by round, and the verdict.
+        Returns, errors and frames by round, and the verdict; of each task, if there are several.
 
     Raises:
         InputError: An argument is unknown, missing or of another robot or task; no simulator is installed; or the
@@ -165,14 +171,24 @@ def online(request: OnlineRequest) -> OnlineResult:
     """
     folder, resume, logger = Path(request.out), request.resume, request.logger
     require_tracker(logger, folder)
-    problem = pose(request)
-    name = request.task if isinstance(request.task, str) else request.task.name
-    with exclusive(folder), tracking(logger, folder):
-        record = _begin(problem, name, folder, resume)
+    requests = by_task(request)
+    problems = [pose(one) for one in requests]
+    require_one_robot([problem.task for problem in problems])
+    with exclusive(folder), tracking(logger, folder), ExitStack() as logs:
+        loops = []
+        for problem, own in zip(problems, requests, strict=True):
+            out = Path(own.out)
+            record = _begin(problem, own.task if isinstance(own.task, str) else own.task.name, out, resume)
+            log = logs.enter_context(MetricsLog(out, _rounds_in(out) if resume else 0))
+            log.start(record, problem.device)
+            loops.append(_Loop(problem, own, log))
         try:
-            with MetricsLog(folder, _rounds_in(folder) if resume else 0) as log:
-                log.start(record, problem.device)
-                return _Loop(problem, request, log).run()
+            results = _run(loops)
+            if len(results) == 1:
+                return results[0]
+            shared = SharedResult.of({one.task: one for one in results})
+            artifacts.write_json(folder / RESULT, shared.plain())
+            return shared
         except KeyboardInterrupt as stop:
             code = getattr(stop, "code", 130)
             raise Interrupted(f"{folder}: interrupted{RESUME}", code) from None
@@ -210,6 +226,11 @@ def _rounds_in(out: Path) -> int:
 def online_again(again: TrainingAgain) -> None:
     """Repeat a loop."""
     record = again.read(OnlineRecord)
+    if record.settings.tasks:
+        raise InputError(
+            f"{again.run}: shared its model with other tasks; valid: `neurodyn policy online` with all of them, "
+            f"{', '.join(record.settings.tasks)}"
+        )
     if is_file(record.settings.reference):
         raise InputError(f"{again.run}: was made on a robot, {record.settings.reference}, and cannot be reproduced")
     online(
@@ -218,28 +239,42 @@ def online_again(again: TrainingAgain) -> None:
     )  # fmt: skip
 
 
+def _run(loops: "Sequence[_Loop]") -> list[OnlineResult]:
+    """Run rounds of loops that share a model, until all agree with the reference or rounds run out."""
+    first, frames = loops[0].first_data()
+    while True:
+        model, results = None, []
+        done = [(loop.problem.task, tuple(loop.rounds)) for loop in loops]
+        for k, loop in enumerate(loops):
+            known = EarlierRounds(first, done[k][1], (*done[:k], *done[k + 1 :]))
+            results.append(loop.advance(known, frames, model))
+            model = loop.rounds[-1].model
+        over = all(one.settled for one in results) or len(loops[0].rounds) >= loops[0].problem.settings.rounds
+        for loop, result in zip(loops, results, strict=True):
+            loop.follow(result, over)
+        if over:
+            return results
+
+
 class _Loop:
     def __init__(self, problem: OnlineProblem, request: OnlineRequest, log: MetricsLog) -> None:
         self.problem, self.request, self.log, self.out = problem, request, log, Path(request.out)
+        self.rounds: list[Round] = []
         self._logged = _rounds_in(self.out)
 
-    def run(self) -> OnlineResult:
-        rounds: list[Round] = []
-        first, frames = self._first_data()
-        while True:
-            number = len(rounds) + 1
-            known, folder = EarlierRounds(first, tuple(rounds)), self.out / "rounds" / f"{number:02d}"
-            rounds.append(RoundInProgress(self.problem, folder, number, known, self.request.stages).run())
-            result = self._result(rounds, frames)
-            self._write(result)
-            if self.request.report is not None:
-                self.request.report(line(rounds[-1], result.frames))
-            over = result.settled or number >= self.problem.settings.rounds
-            self._follow(result, over)
-            if over:
-                return result
+    def advance(self, known: EarlierRounds, first_frames: int, model: FittedModel | None) -> OnlineResult:
+        """Do the next round, in a given model if another loop has fitted it, and return the result so far."""
+        number = len(self.rounds) + 1
+        folder = self.out / "rounds" / f"{number:02d}"
+        self.rounds.append(RoundInProgress(self.problem, folder, number, known, self.request.stages, model).run())
+        result = self._result(self.rounds, first_frames)
+        self._write(result)
+        if self.request.report is not None:
+            task = f"{self.problem.task.name}, " if known.others else ""
+            self.request.report(task + line(self.rounds[-1], result.frames))
+        return result
 
-    def _follow(self, result: OnlineResult, over: bool) -> None:
+    def follow(self, result: OnlineResult, over: bool) -> None:
         """Write the metrics line of a round, if it is missing, and the one at the end."""
         round_ = result.rounds[-1]
         if round_.number > self._logged:
@@ -254,7 +289,7 @@ class _Loop:
                 frames=result.frames, cpu_seconds=result.cpu_seconds,
             )  # fmt: skip
 
-    def _first_data(self) -> tuple[tuple[str, ...], int]:
+    def first_data(self) -> tuple[tuple[str, ...], int]:
         """Return the training files of the first model, and their number of frames from the reference."""
         problem, settings = self.problem, self.problem.settings
         if problem.data:

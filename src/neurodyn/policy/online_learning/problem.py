@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Inputs of the online loop, checked before any work is done."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +93,42 @@ def settings_of(request: OnlineRequest) -> OnlineSettings:
         rollout=SHORT if refit.short else None,
         policy=load_settings(task, request.settings, logs=refit.measured, nothing=nothing),
     )
+
+
+def by_task(request: OnlineRequest) -> list[OnlineRequest]:
+    """Return the request of each task: the request itself for one, else one in the folder of each, OUT/TASK.
+
+    Raises:
+        InputError: There are several tasks, and an argument that is for one.
+    """
+    if not request.tasks:
+        return [request]
+    for name in ("policy", "robot"):
+        if getattr(request, name) is not None:
+            raise InputError(f"--tasks and --{name} exclude each other; valid: one of them")
+    every = [load(one) if isinstance(one, str) else one for one in (request.task, *request.tasks)]
+    names, settings = [one.name for one in every], settings_of(request)
+    if len(set(names)) < len(names):
+        raise InputError(f"tasks are {choices(names)}; valid: each of them once")
+    policies = {
+        one.name: settings.tasks.get(one.name) or settings_of(msgspec.structs.replace(request, task=one)).policy
+        for one in every
+    }
+    return [
+        msgspec.structs.replace(
+            request, task=one, tasks=(), out=Path(request.out) / Path(one.name).name.replace(":", "-"),
+            settings=msgspec.structs.replace(settings, policy=policies[one.name], tasks=policies),
+        )
+        for one in every
+    ]  # fmt: skip
+
+
+def require_one_robot(tasks: Sequence[Task]) -> None:
+    """Raise an InputError if tasks are for different robots."""
+    robots = {task.declaration().name: task.name for task in tasks}
+    if len(robots) > 1:
+        these = ", ".join(f"{task} of {robot}" for robot, task in robots.items())
+        raise InputError(f"tasks are {these}; valid: tasks of one robot, which share its model")
 
 
 def pose(request: OnlineRequest) -> OnlineProblem:

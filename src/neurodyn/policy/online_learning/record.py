@@ -5,7 +5,7 @@ Returns, the model's error on the policy's log, and the verdict from both.
 """
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import torch
@@ -15,7 +15,7 @@ from neurodyn.control.returns import Returns
 from neurodyn.core import artifacts
 from neurodyn.core.config import Record
 from neurodyn.core.errors import InputError
-from neurodyn.core.verdict import EXPLOITED, Verdict
+from neurodyn.core.verdict import EXPLOITED, Grade, Verdict, as_verdict
 from neurodyn.data.readers.floating import UNMEASURED
 from neurodyn.data.store import Store
 from neurodyn.data.windows import all_windows
@@ -152,6 +152,33 @@ class OnlineResult(Record, frozen=True):
     settled: bool
     verdict: str
     cpu_seconds: float
+
+
+class SharedResult(Record, frozen=True):
+    """Result of several loops that share a model.
+
+    Attributes:
+        tasks: Result of each loop by task.
+        frames: Total frames of the reference, of all tasks.
+        cpu_seconds: CPU time of all steps [s].
+        verdict: The worst of the loops' verdicts, with its task.
+    """
+
+    tasks: dict[str, OnlineResult]
+    frames: int
+    cpu_seconds: float
+    verdict: str
+
+    @classmethod
+    def of(cls, results: dict[str, OnlineResult]) -> "SharedResult":
+        """Return the result of loops by task."""
+        first = next(iter(results.values())).first_frames
+        grades: tuple[str, ...] = get_args(Grade)  # from the best to the worst
+        worst = max(results, key=lambda name: grades.index(as_verdict(results[name].verdict).grade))
+        return cls(
+            results, first + sum(one.frames - first for one in results.values()),
+            sum(one.cpu_seconds for one in results.values()), f"{results[worst].verdict} ({worst})",
+        )  # fmt: skip
 
 
 def best_of(rounds: list[Round]) -> Round:

@@ -69,6 +69,7 @@ class Fit:
         shares: Share of each file in training; None to weight by transitions.
         previous: Run of the previous model; None for a new one.
         policies: Folder of the acting policy by path of its log.
+        tasks: Task of the acting policy by path of its log, where it is another one.
     """
 
     task: Task
@@ -81,6 +82,7 @@ class Fit:
     device: str = "cpu"
     progress: Progress | None = field(default=None, compare=False)
     policies: Mapping[str, Path] = field(default_factory=dict)
+    tasks: Mapping[str, Task] = field(default_factory=dict)
 
     @property
     def robot(self) -> Robot:
@@ -228,7 +230,7 @@ class NeuralRefit(LearnedRefit):
         settings = with_budget(settings, fit.settings.model_minutes, None, fit.settings.seed).with_rollouts_alone()
         if settings is None or not fit.policies or fit.previous is None:
             return False
-        actors = tuple(logged_actor(fit.task, log, policy) for log, policy in fit.policies.items())
+        actors = tuple(logged_actor(fit.tasks.get(log, fit.task), log, one) for log, one in fit.policies.items())
         finetune(
             fit.previous, fit.data, fit.out, size=settings, shares=fit.shares, device=fit.device, keep="last",
             resume=fit.resume, progress=fit.progress, actors=actors,

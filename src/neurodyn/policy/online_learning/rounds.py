@@ -64,20 +64,34 @@ _BATCHES = 4
 
 @dataclass(frozen=True)
 class EarlierRounds:
-    """Data and rounds before a round; `first` are the files of random or given data."""
+    """Data and rounds before a round.
+
+    Attributes:
+        first: Files of random or given data.
+        rounds: Rounds of the task.
+        others: Other tasks that share the model, with their rounds.
+    """
 
     first: tuple[str, ...]
     rounds: tuple[Round, ...]
+    others: tuple[tuple[Task, tuple[Round, ...]], ...] = ()
 
     @property
     def logs(self) -> tuple[str, ...]:
-        """Logs of policies."""
-        return tuple(one.log.path for one in self.rounds if one.log is not None)
+        """Logs of policies of all tasks, by round."""
+        every = zip(self.rounds, *(rounds for _, rounds in self.others), strict=True)
+        return tuple(one.log.path for together in every for one in together if one.log is not None)
 
     @property
     def policies(self) -> dict[str, Path]:
         """Folder of each log's policy."""
-        return {one.log.path: Path(one.policy.folder) for one in self.rounds if one.log and one.policy}
+        every = [*self.rounds, *(one for _, rounds in self.others for one in rounds)]
+        return {one.log.path: Path(one.policy.folder) for one in every if one.log and one.policy}
+
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """Task of each log of another task."""
+        return {one.log.path: task for task, rounds in self.others for one in rounds if one.log}
 
     @property
     def data(self) -> tuple[str, ...]:
@@ -85,14 +99,18 @@ class EarlierRounds:
         return (*self.first, *self.logs)
 
     def shares(self, random: float, last: float = 0.5) -> tuple[float, ...] | None:
-        """Return training shares by file: `random` for the first files; at least `last` of the logs' for the last."""
+        """Return training shares by file: `random` for the first files; at least `last` of the logs' for the last.
+
+        The last logs are those of all tasks in the last round.
+        """
         if not self.logs or len(self.data) == 1:
             return None
         random = random if self.first else 0.0
         first = [random / len(self.first) for _ in self.first]
-        before = len(self.logs) - 1
-        last = max(last, 1.0 / (before + 1))
-        logs = [(1.0 - last) / max(1, before)] * before + [last]
+        tasks = 1 + len(self.others)
+        before = len(self.logs) - tasks
+        last = max(last, tasks / len(self.logs))
+        logs = [(1.0 - last) / max(1, before)] * before + [last / tasks] * tasks
         return (*first, *((1.0 - random) * share for share in logs))
 
 
@@ -100,10 +118,15 @@ class RoundInProgress:
     """Runs one round, or the rest of it."""
 
     def __init__(
-        self, problem: OnlineProblem, folder: Path, number: int, known: EarlierRounds, stages: Stages | None
-    ) -> None:
-        """Read the recorded steps in the folder of the round; its `number` counts from 1."""
+        self, problem: OnlineProblem, folder: Path, number: int, known: EarlierRounds, stages: Stages | None,
+        model: FittedModel | None = None,
+    ) -> None:  # fmt: skip
+        """Read the recorded steps in the folder of the round; its `number` counts from 1.
+
+        `model` is the round's model, if another task's round has fitted it.
+        """
         self.problem, self.folder, self.number, self.known, self._stages = problem, folder, number, known, stages
+        self._shared = model
         self.round = read_round(folder / _FILE, number)
 
     def run(self) -> Round:
@@ -118,9 +141,12 @@ class RoundInProgress:
         return self.round
 
     def _stage(self, step: str) -> Progress | None:
-        return None if self._stages is None else self._stages(f"round {self.number}, {step}")
+        task = f" of {self.problem.task.name}" if self.known.others else ""
+        return None if self._stages is None else self._stages(f"round {self.number}{task}, {step}")
 
     def _fit(self) -> FittedModel:
+        if self._shared is not None:
+            return msgspec.structs.replace(self._shared, cpu_seconds=0.0)
         problem, known = self.problem, self.known
         previous = problem.first_run
         if known.rounds:
@@ -132,6 +158,7 @@ class RoundInProgress:
         fit = Fit(
             problem.task, problem.settings, run, known.data, self._shares, previous,
             _was_started(run), problem.device, self._stage("model"), known.policies,
+            known.tasks,
         )  # fmt: skip
         problem.refit.fit(fit)
         copy = self.folder / "calibrated-run"

@@ -3,6 +3,8 @@
 
 from typing import Any, ClassVar
 
+import msgspec
+
 from neurodyn.core.config import Config, from_dict, require_numbers, to_dict
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.policy.settings import BEHAVIOURS, PolicySettings
@@ -68,6 +70,8 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     """Seed of all random numbers."""
     policy: PolicySettings = PolicySettings()
     """Settings of the policy's training."""
+    tasks: dict[str, PolicySettings] = msgspec.field(default_factory=dict)
+    """Those of the policies of all tasks that share the model, by task; empty for one task."""
 
     def __post_init__(self) -> None:
         counts = ("rounds", "log_frames", "episodes", "patience", "rollout", "members")
