@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learner of world models: the loss of forecasts from their own predictions, and validation on held-out episodes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -12,10 +14,12 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Finding, of_data, of_persistence
 from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture, MixtureSampler
+from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
-from neurodyn.data.windows import Windows
-from neurodyn.dynamics.batch import Window
+from neurodyn.data.windows import Windows, WindowSampler
+from neurodyn.dynamics.batch import Trajectory, Window, present_state
 from neurodyn.dynamics.conditions import world_parameters
+from neurodyn.dynamics.ensemble import deviation
 from neurodyn.dynamics.guard import Fault, FaultHistory, report
 from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.dynamics.rollout_errors import Ranking, RolloutErrors, beside_baselines
@@ -264,11 +268,13 @@ class WorldModelLearner(WindowLearner):
     def finish(self, train_state: TrainState) -> None:
         """Calibrate the best model on more held-out windows."""
         best = WORLD_MODEL.load(self._run).to(self.device)
-        self._validation.calibrate(best)
+        self._validation.calibrate(best, self._sampler.episodes)
         WORLD_MODEL.save(self._run, best)
 
 
 _CALIBRATION = 1024
+_FEW_EPISODES, _MOST_EPISODES = 8, 64
+"""Held-out episodes below which training episodes that members have not seen calibrate, too, and most of these."""
 _MARKS = (1, 10, 50, 100)
 
 
@@ -328,11 +334,22 @@ class WorldValidation:
         return [of_persistence(mine, theirs, f"error in standard deviations up to {seconds:.3g} s ahead")]
 
     @torch.no_grad()
-    def calibrate(self, model: WorldModel) -> None:
-        """Fit the factors of the standard deviations, and the shift of the termination, to more windows."""
+    def calibrate(self, model: WorldModel, drawn: Sequence[Sequence[np.ndarray]] = ()) -> None:
+        """Fit the factors of the standard deviations, and the shift of the termination, to more windows.
+
+        Few held-out episodes are few motions, by which the model was selected besides. Training episodes that some
+        members have not drawn then count as much, forecast by these members.
+
+        Args:
+            model: The model.
+            drawn: Training episodes of each member, by store.
+        """
         model.calibration_scales.fill_(1.0)
         compared = self._compare(model, self._draw(_CALIBRATION, "calibration"))
-        calibrate(model, compared.columns, _deviation(compared))
+        parts = [(compared.columns, _deviation(compared))]
+        if sum(len(episodes_of(store, Split.VALIDATION)) for store in self._data.stores) < _FEW_EPISODES:
+            parts += self._unseen(model, drawn)
+        calibrate(model, *(torch.cat(part) for part in zip(*parts, strict=True)))
         if model.terminates:
             model.termination_shift = 0.0
             alarms = alarms_along(model, self._data.stores, Split.VALIDATION, self.context)
@@ -347,6 +364,30 @@ class WorldValidation:
             .draw_together()
             .after(self.context)
         )
+
+    def _unseen(self, model: WorldModel, drawn: Sequence[Sequence[np.ndarray]]) -> list[tuple[Tensor, Tensor]]:
+        """Return errors and predicted deviations in training episodes, each by the members that have not drawn it."""
+        found: list[tuple[Store, int, list[int]]] = []
+        for number, store in enumerate(self._data.stores):
+            for episode in episodes_of(store, Split.TRAIN).tolist():
+                blind = [member for member, own in enumerate(drawn) if episode not in own[number]]
+                if blind and len(blind) < len(drawn) and store.lengths[episode] >= self._frames:
+                    found.append((store, episode, blind))
+        found, parts = found[:: max(1, -(-len(found) // _MOST_EPISODES))], []
+        for number, (store, episode, blind) in enumerate(found):
+            windows = WindowSampler(
+                store, self._frames, batch=max(1, _CALIBRATION // len(found)), device=self._device,
+                seed=derive_seed(self._settings.seed, "unseen", number), episodes=np.array([episode]),
+            ).draw().after(self.context)  # fmt: skip
+            around, past = world_parameters(model.conditions, windows.parameters), context_of(windows)
+            x, controls = model.observation.of_state(present_state(past)), windows.control
+            hidden, controls = model.begin(past, around).hidden, model.conditioned_controls(controls, around)
+            forecasts = model.follow(hidden, x[None], controls[None])
+            path = model.observation.split(torch.cat([x[:, None], forecasts.states[blind].mean(0)], 1))
+            error = RolloutErrors(model.spec, Trajectory(*path), truth_of(windows)).columns
+            aleatoric = model.std(forecasts.log_std)[blind].square().mean(0).sqrt()
+            parts.append((error, torch.hypot(aleatoric, deviation(forecasts.states))))
+        return parts
 
     def _compare(self, model: WorldModel, windows: Windows) -> RolloutErrors:
         around = world_parameters(model.conditions, windows.parameters)
