@@ -192,3 +192,20 @@ def test_a_value_of_zero_moves_on_the_scale_of_its_range():
     assert size_of(Parameter("slider.damping", 0.0, 0.0, 500.0)) == 5.0
     assert size_of(Parameter("slider.damping", 0.0, 0.0)) == 1e-3
     assert size_of(Parameter("slider.damping", 20.0, 0.0, 500.0)) == 20.0
+
+
+def test_values_follow_every_change_of_raw_and_are_computed_once_between():
+    found = Parameters(MIXED)
+    with torch.no_grad():
+        assert found.values() is found.values()
+        found.raw[0] += 0.5
+        torch.testing.assert_close(found.values(), found(), rtol=0.0, atol=0.0)
+    optimiser = torch.optim.Adam([found.raw], fused=True)
+    assert found.values().requires_grad
+    found.values().sum().backward()
+    optimiser.step()
+    other = Parameters(MIXED)
+    for change in (lambda: None, lambda: found.set_values(other().detach()), lambda: found.to(torch.float32)):
+        change()
+        with torch.no_grad():
+            torch.testing.assert_close(found.values(), found(), rtol=0.0, atol=0.0)

@@ -560,19 +560,30 @@ class HybridDynamics(LearnedDynamics):
 
     def _without_bias(self, q: Tensor, parameters: Tensor) -> Tensor:
         """Return the true joint positions for encoder readings `q`, with the encoder bias removed."""
-        names = self._free_names
+        rows, free, held = self._biased
+        if not rows:
+            return q
+        places = index(free, parameters)
+        bias = torch.cat([parameters[..., places], parameters.new_tensor(held).expand(*parameters.shape[:-1], -1)], -1)
+        return q.index_add(1, index(rows, q), -bias.to(q).expand(len(q), -1))
+
+    @cached_property
+    def _biased(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[float, ...]]:
+        """Columns of positions with a bias; places of those biases that are free quantities, and the other biases."""
+        free, held = dict[int, int](), dict[int, float]()
         for joint, drive in self.mechanism.drives.items():
+            name = f"actuator.{joint}.bias"
             if drive.acts_elsewhere:
                 continue
-            name, row = f"actuator.{joint}.bias", self.spec.q_names.index(joint)
-            if name in names or drive.bias:
-                bias = parameters[..., names.index(name)] if name in names else drive.bias
-                q = torch.cat([q[:, :row], (q[:, row] - bias)[:, None], q[:, row + 1 :]], dim=-1)
-        return q
+            if name in self._free_names:
+                free[self.spec.q_names.index(joint)] = self._free_names.index(name)
+            elif drive.bias:
+                held[self.spec.q_names.index(joint)] = drive.bias
+        return (*free, *held), tuple(free.values()), tuple(held.values())
 
     def _values(self, environment: Environment, parameters: Tensor | None = None) -> Tensor:
         """Return the free quantities, by default the model's, overridden by the values of worlds that differ."""
-        values, given = self.physical() if parameters is None else parameters, environment.parameters
+        values, given = self.physical.values() if parameters is None else parameters, environment.parameters
         if given is None:
             return values
         names = self._free_names

@@ -60,6 +60,17 @@ class Parameters(nn.Module):
         self._sizes = [float(self.nominal[block[:3]].sum() / 6.0) ** 0.5 for block in self.blocks]
         self.register_buffer("_start", self._inverse(self.nominal, 1e-3), persistent=False)
         self.raw = nn.Parameter(torch.zeros(len(specs), dtype=torch.float64))
+        self._kept: tuple[Tensor, Tensor] | None = None  # `raw` and its values
+
+    def values(self) -> Tensor:
+        """Return the physical values, shape [parameters]; those without a gradient are computed once and shared."""
+        raw = self.raw
+        if raw.device.type != "cpu" or (torch.is_grad_enabled() and raw.requires_grad):
+            return self()
+        if self._kept is None or self._kept[0].dtype != raw.dtype or not torch.equal(self._kept[0], raw):
+            with torch.no_grad():  # fused optimisers change numbers without counting it as a new version
+                self._kept = raw.detach().clone(), self()
+        return self._kept[1]
 
     def forward(self, raw: Tensor | None = None) -> Tensor:
         """Return physical values [..., parameters] of `raw` [..., parameters], by default the module's."""
