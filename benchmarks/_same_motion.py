@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import warp as wp
 
+from _noted_parts import EXPLICIT, EXTENSION, HELD, ExplicitMedium, held_positions, without_extension, without_noted
 from neurodyn.core import generator
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics import Environment, HybridDynamics, State, declared_hybrid
@@ -34,15 +35,24 @@ SIMULATED = 5e-6
 """Of the simulator's positions, which are float32 and end with its solver's tolerance."""
 
 
+class _Motion(NamedTuple):
+    """A motion: positions after every frame [frames, nq], and mean accelerations of the first frame [nv]."""
+
+    q: np.ndarray
+    qdd: np.ndarray
+
+
 class Difference(NamedTuple):
     """What differs from plain MuJoCo, and whether the declaration says so.
 
     Attributes:
-        what: The first difference; empty if there is none.
-        notes: What the declaration says of parts that it does not model.
+        what: The first difference, rather one that is not named; empty if there is none.
+        named: Whether it goes with the parts of the file that the declaration says it does not model.
+        notes: What the declaration says.
     """
 
     what: str
+    named: bool
     notes: tuple[str, ...]
 
 
@@ -56,27 +66,25 @@ def compare(file: Path, folder: Path, seed: int = 0, *, engine: bool = True) -> 
     said = declaration.decisions
     notes = tuple(one.value for one in said if one.what == "note")
     notes += tuple(one.why for one in said if one.what == "contact_points" and "; 0 shapes left out" not in one.why)
-    truth = _Truth(file, declaration)
+    truth, first = _Truth(file, declaration), ""
     accelerated = [_accelerated] if file.suffix == ".urdf" and find_spec("pinocchio") else []
     for check in (_masses, _efforts, _simulated, *accelerated, *([_engine] if engine else [])):
         if what := check(declaration, truth, seed):
-            return Difference(f"{check.__name__[1:]}: {what}", notes)
-    return Difference("", notes)
-
-
-def named(difference: Difference) -> bool:
-    """Return whether the declaration names a part that would explain a difference."""
-    words = ["not modelled", "integrator", "none", "explicit", "locked at", "close to singular", "carry weight"]
-    if difference.what.startswith("simulated"):
-        words += ["margin", "left out"]  # of contacts
-    return any(word in note for note in difference.notes for word in words)
+            what, less = f"{check.__name__[1:]}: {what}", truth.without(notes, engine=check is _engine)
+            if less is None or (rest := check(declaration, less, seed)):
+                return Difference(what if less is None else f"{what}; without what is noted: {rest}", False, notes)
+            first = first or what
+    return Difference(first, True, notes)
 
 
 class _Truth:
     """The file in plain MuJoCo, stepped as the declaration says, with a floor wherever the declaration has its own."""
 
     def __init__(self, file: Path, declaration: Declaration) -> None:
+        self.file, self.declaration = file, declaration
         self.robot = robot = declaration.robot
+        self._medium: ExplicitMedium | None = None
+        self._held: dict[str, float] = {}
         spec = mujoco.MjSpec.from_file(str(file))
         self.scene = robot.named_ground() if file.suffix == ".xml" else None
         if self.scene is None:  # links of an URDF may overlap
@@ -97,12 +105,35 @@ class _Truth:
         mujoco.mj_setConst(self.model, mujoco.MjData(self.model))
         self._find()
 
+    def without(self, notes: tuple[str, ...], *, engine: bool) -> "_Truth | None":
+        """Return the file without the parts that notes name, those of our engine alone, too; None if they name none."""
+        extended = any(EXTENSION in note for note in notes)
+        less = _Truth(without_extension(self.file) if extended else self.file, self.declaration)
+        less._held = held_positions(notes)
+        explicit = engine and any(EXPLICIT in note for note in notes)
+        if explicit:
+            less._medium = ExplicitMedium(less.model)
+        return less if without_noted(less.model, self.robot, notes) or extended or explicit else None
+
     def _find(self) -> None:
         names = [self.model.joint(number).name for number in range(self.model.njnt)]
         self._actuators = {
             self.model.actuator(number).name or f"actuator{number}": number for number in range(self.model.nu)
         }
         self.numbers = [names.index(joint.name) for joint in self.robot.joints]
+
+    def moves(self, body: int) -> bool:
+        """Return whether joints that are not held carry a body."""
+        joints = {
+            int(body)
+            for body, armature in zip(
+                self.model.jnt_bodyid, self.model.dof_armature[self.model.jnt_dofadr], strict=True
+            )
+            if armature < HELD
+        }
+        while body and body not in joints:
+            body = int(self.model.body_parentid[body])
+        return bool(body)
 
     def exported(self, path: Path) -> "_Truth":
         """Return an exported file in plain MuJoCo, as it stands but for what a URDF cannot hold."""
@@ -118,30 +149,31 @@ class _Truth:
         other.model.opt.tolerance, other.model.opt.iterations = self.model.opt.tolerance, self.model.opt.iterations
         return other
 
-    def rollout(self, q: np.ndarray, qd: np.ndarray, control: np.ndarray) -> np.ndarray:
-        """Return positions after every frame, in our order and conventions, shape [frames, nq].
-
-        `touched` says afterwards whether there was a contact.
-        """
+    def rollout(self, q: np.ndarray, qd: np.ndarray, control: np.ndarray) -> "_Motion":
+        """Return the motion in our order and conventions; `touched` says afterwards whether there was a contact."""
         data = mujoco.MjData(self.model)
         self.touched = False
         self._write(data, q, qd)
-        path = []
+        path, first = [], qd
         for command in control:
-            self._command(data, command)
             for _ in range(self.substeps):
+                self._command(data, command)
+                if self._medium is not None:
+                    self._medium.push(self.model, data)
                 mujoco.mj_step(self.model, data)
                 self.touched |= bool(data.ncon)
+            first = first if path else self._rates(data)
             path.append(self._read(data))
-        return np.array(path)
+        return _Motion(np.array(path), (first - qd) / self.robot.dt)
 
-    def expected(self, *parts: torch.Tensor) -> np.ndarray | None:
-        """Return the roll-out of one world's q, qd and control; None if it diverges, or parts from a near one."""
+    def expected(self, *parts: torch.Tensor) -> "_Motion | None":
+        """Return the motion from one world's q, qd and control; None if it diverges, or parts from a near one."""
         q, qd, control = (part.double().numpy() for part in parts)
-        nudged, path = self.rollout(q * (1 + 1e-7), qd, control), self.rollout(q, qd, control)
-        return path if np.isfinite(path).all() and np.abs(nudged - path).max() <= TOLERANCE else None
+        nudged, motion = self.rollout(q * (1 + 1e-7), qd, control), self.rollout(q, qd, control)
+        return motion if np.isfinite(motion.q).all() and np.abs(nudged.q - motion.q).max() <= TOLERANCE else None
 
     def _command(self, data: Any, command: np.ndarray) -> None:
+        data.qfrc_applied[:] = 0.0
         if self.robot.drives:
             for name, value in zip(self.robot.actuated, command, strict=True):
                 data.ctrl[self._actuators[name]] = value
@@ -150,6 +182,8 @@ class _Truth:
             data.qfrc_applied[self.model.joint(joint).dofadr[0]] = torque
 
     def _write(self, data: Any, q: np.ndarray, qd: np.ndarray) -> None:
+        for name, value in self._held.items():
+            data.joint(name).qpos[:] = value
         for place, joint, number in zip(self.robot.spec.places, self.robot.spec.joints, self.numbers, strict=True):
             at, rate = int(self.model.jnt_qposadr[number]), int(self.model.jnt_dofadr[number])
             if joint.scalar:
@@ -190,10 +224,26 @@ class _Truth:
             q[place.quaternion] = np.roll(data.qpos[at : at + 4], -1)
         return q
 
+    def _rates(self, data: Any) -> np.ndarray:
+        qd = np.zeros(self.robot.spec.nv)
+        for place, joint, number in zip(self.robot.spec.places, self.robot.spec.joints, self.numbers, strict=True):
+            at, rate = int(self.model.jnt_qposadr[number]), int(self.model.jnt_dofadr[number])
+            if joint.scalar:
+                qd[place.qd.start] = data.qvel[rate]
+                continue
+            free = joint.kind == "free"
+            matrix = np.zeros(9)
+            mujoco.mju_quat2Mat(matrix, data.qpos[at + 3 * free : at + 3 * free + 4])
+            qd[place.angular] = spin = matrix.reshape(3, 3) @ data.qvel[rate + 3 * free : rate + 3 * free + 3]
+            if free:
+                center = matrix.reshape(3, 3) @ self._center(int(self.model.jnt_bodyid[number]))
+                qd[place.linear] = data.qvel[rate : rate + 3] + np.cross(spin, center)
+        return qd
+
 
 def _masses(declaration: Declaration, truth: _Truth, seed: int) -> str:
     ours = sum(link.mass for link in articulation(declaration.robot).links)
-    moving = [body for body in range(1, truth.model.nbody) if truth.model.body_weldid[body] != 0]
+    moving = [body for body in range(1, truth.model.nbody) if truth.moves(body)]
     theirs = float(truth.model.body_mass[moving].sum())
     return "" if abs(ours - theirs) < 1e-6 * theirs else f"{ours:.6g} kg for {theirs:.6g}"
 
@@ -251,7 +301,7 @@ def _simulated(declaration: Declaration, truth: _Truth, seed: int) -> str:
         expected = truth.expected(q[world], qd[world], control[world])
         if expected is None:
             continue
-        if what := _apart(declaration, path[world, 1:].double().numpy(), expected, SIMULATED):
+        if what := _apart(declaration, path[world, 1:].double().numpy(), expected.q, SIMULATED):
             return f"world {world}, {what}"
     return ""
 
@@ -295,20 +345,29 @@ def _engine(declaration: Declaration, truth: _Truth, seed: int) -> str:
     environment = None if scene is None else Environment(ground=Ground(scene))
     usual, wp.config.optimization_level = wp.config.optimization_level, 0  # it is compiled for ten frames alone
     try:
-        path = dynamics.rollout(State(q.double(), qd.double()), control.double(), environment=environment).q
+        path = dynamics.rollout(State(q.double(), qd.double()), control.double(), environment=environment)
     finally:
         wp.config.optimization_level = usual
     for world in range(WORLDS):
         expected = truth.expected(q[world], qd[world], control[world])
         if expected is None or truth.touched:
             continue
-        if what := _apart(declaration, path[world, 1:].numpy(), expected):
+        ours = ((path.qd[world, 1] - path.qd[world, 0]) / declaration.robot.dt).numpy()
+        if what := _apart(declaration, path.q[world, 1:].numpy(), expected.q) or _faster(declaration, ours, expected):
             return f"world {world}, {what}"
         if exported is not None:
             again = exported.rollout(*(part[world].double().numpy() for part in (q, qd, control)))
-            if what := _apart(declaration, again, expected):
+            if what := _apart(declaration, again.q, expected.q) or _faster(declaration, again.qdd, expected):
                 return f"world {world} of the exported file, {what}"
     return ""
+
+
+def _faster(declaration: Declaration, ours: np.ndarray, expected: _Motion) -> str:
+    """Return the largest difference of accelerations over the first frame, with its coordinate."""
+    apart = np.abs(ours - expected.qdd)
+    size = max(1.0, float(np.abs(expected.qdd).max()))
+    where = declaration.robot.spec.qd_names[int(apart.argmax())]
+    return f"{where} accelerates by {apart.max():.2g} of {size:.2g} otherwise" if apart.max() > TOLERANCE * size else ""
 
 
 def _export(dynamics: HybridDynamics, declaration: Declaration, truth: _Truth) -> _Truth | None:

@@ -42,7 +42,7 @@ from _mistakes import Mistakes
 from _mutated_commands import MutatedCommands
 from _refusals import refused
 from _same_log import check_log
-from _same_motion import compare, named
+from _same_motion import compare
 from neurodyn.cli.main import run
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics import BaseDynamics, State, Trajectory
@@ -249,7 +249,7 @@ class Campaign:
             return f"{file.suffix[1:]}, refused: {error}", None if "\n" not in str(error) else "more than a line"
         except Exception as error:
             return file.suffix[1:], f"{type(error).__name__}: {error}"
-        return file.suffix[1:], difference.what if difference.what and not named(difference) else None
+        return file.suffix[1:], None if difference.named else difference.what
 
     def logs(self, number: int, place: Path) -> tuple[str, str | None]:
         """Import a log that was drawn at random: it is the motion that was logged, or the output doubts it."""

@@ -5,13 +5,14 @@ import math
 import os
 import subprocess
 import time
+from functools import partial
 
 import pytest
 
 from neurodyn.core import workers
 from neurodyn.core import workers as cores
 from neurodyn.core.errors import InputError
-from neurodyn.core.workers import Workers, available_cores, in_threads, resolve_threads
+from neurodyn.core.workers import Beside, Workers, available_cores, in_threads, resolve_threads
 
 
 class Slow:
@@ -47,6 +48,24 @@ def test_where_calls_are_soon_done_there_is_one_process(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)
     with Workers(Slow(), 8) as pool:
         assert {pid for _, pid in pool.map([0.0] * 20)} == {os.getpid()}
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_a_call_beside_is_made_elsewhere_where_there_is_a_core(cores):
+    with Beside(partial(Slow(), 0.0), cores) as call:
+        assert call.elsewhere == (cores == 2)
+        assert (call.result()[1] != os.getpid()) == call.elsewhere
+        assert call.result()[0] == 0.0
+    with Beside(partial(math.sqrt, -1.0), cores) as call, pytest.raises(ValueError, match=r"math domain|nonnegative"):
+        call.result()
+
+
+def test_a_call_beside_that_nobody_asks_for_ends_with_the_work():
+    begin = time.monotonic()
+    with Beside(partial(Slow(), 60.0), 2) as call:
+        process = call._process._process
+    assert process.poll() is not None
+    assert time.monotonic() - begin < 30.0
 
 
 def test_an_error_comes_in_its_place_and_ends_all_processes(at_once):

@@ -16,9 +16,9 @@ from neurodyn.core.interruption import Interrupted
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import present_work, stage
 from neurodyn.core.verdict import grade_of
+from neurodyn.core.workers import Beside, available_cores
 
 if TYPE_CHECKING:
-    from neurodyn.cli.terminal.console import ProgressBar, shell_word
     from neurodyn.core.config import Record
     from neurodyn.learn.plan import TrainState
 
@@ -103,8 +103,12 @@ REAL_SECONDS, REAL_STARTS = (0.1, 0.5, 1.0), 20
 """Horizons of the forecasts of a real robot [s], and the most starts in an episode."""
 
 
-def show_real_robot(bar: "ProgressBar", out: Path) -> None:
-    """Forecast motions of a real quadruped that no fit saw, by its declaration and by the model adapted to its log."""
+def forecast_real_robot(out: Path) -> str:
+    """Forecast motions of a real quadruped that no fit saw, by its declaration and by the model adapted to its log.
+
+    Returns:
+        What the forecasts show, in a line.
+    """
     from neurodyn.data.header import Split
     from neurodyn.dynamics.hybrid.declared import declared_hybrid
     from neurodyn.dynamics.rollout_errors import RolloutErrors
@@ -115,7 +119,6 @@ def show_real_robot(bar: "ProgressBar", out: Path) -> None:
     from neurodyn.report.held_out import write_forecasts_page
 
     folder = example(REAL_ROBOT).parent
-    bar.say("a real Go2 in the air: its log ships, with the model that was adapted to it")
     adapted, _, robot, store = open_along_log(folder / "adapted", folder / "log.npz")
     windows, frames = held_out_windows(store, Split.TEST, adapted.spec.context, REAL_SECONDS, REAL_STARTS)
     errors = {
@@ -130,9 +133,7 @@ def show_real_robot(bar: "ProgressBar", out: Path) -> None:
         "A public log of 16 s. The adapted model has the motors and masses that it tells, and networks on the legs.",
         forecasts_of(errors, NETWORKS, "test"),
     )  # fmt: skip
-    bar.say(
-        f"     a second ahead its joints are off by {declared:.1f} mrad as declared, {found:.1f} as adapted: {path}"
-    )
+    return f"a second ahead its joints are off by {declared:.1f} mrad as declared, {found:.1f} as adapted: {path}"
 
 
 def show_gap(out: Path, seed: int) -> None:
@@ -161,8 +162,9 @@ def show_gap(out: Path, seed: int) -> None:
     task, log, run, folder = load(GAP_TASK), out / "log.h5", out / "model", out / "policy"
     settings = with_flags(load_settings(GAP_TASK, GAP_SETTINGS), seed=seed)
     initial, settings = initial_policy(task, GAP_POLICY, settings)
-    with ProgressBar("demo") as bar:
-        show_real_robot(bar, out)
+    cores = available_cores()
+    with ProgressBar("demo") as bar, Beside(partial(forecast_real_robot, out), cores) as real:
+        bar.say("a real Go2 in the air: its log ships, with the model that was adapted to it")
         bar.say(
             f"1/5  the robot: {robot}, unlike its declaration (its file); {GAP_POLICY} and random (uniformly random "
             "actions) are logged in it"
@@ -172,21 +174,24 @@ def show_gap(out: Path, seed: int) -> None:
                 (GAP_POLICY, "random"), log, robot=robot, transitions=GAP_FRAMES, noise=GAP_NOISE, seed=seed
             )
         bar.say(f"     {logged.transitions:,} frames with noise, {log}")
+        with stage(0.07, 0.08, "the real robot"):
+            bar.say(f"     of the real robot: {real.result()}")
         bar.say("2/5  identification: motors, joints, floor and payload from the log")
-        with stage(0.07, 0.45, "identifying"):
+        with stage(0.08, 0.45, "identifying"):
             figures = read_adaptation(run)
             if figures is None:
                 figures = adapt(GAP_ROBOT, log, run, seed=seed, resume=(run / "config.yaml").exists()).figures
-                write_identification(run, figures)
         for line in sentences(figures):
             bar.say(f"     {line}")
         said = f"3/5  training: PPO in the identified model, from {GAP_POLICY}; the robot does not run"
-        with stage(0.45, 0.78, "training"):
+        page = partial(write_identification, run, figures)
+        with stage(0.45, 0.78, "training"), Beside(page, cores) as written:
 
             def fit(**going: Any) -> "TrainState":
                 return train_policy(task, open_dynamics(task, str(run)), folder, settings, initial=initial, **going)
 
             _train(bar, said, folder, fit, "policy")
+            written.result()
         bar.say(f"4/5  both policies: {GAP_EPISODES} episodes each in the robot, {GAP_PROMISES} in their models")
         with stage(0.78, 1.0, "playing"):
             played = out / "played.h5"

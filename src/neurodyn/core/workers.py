@@ -185,10 +185,53 @@ class Workers(Generic[T, R]):
             process.close()
 
 
+class Beside(Generic[R]):
+    """One call in another process, beside the work of this one; a context manager, which stops it at the end.
+
+    Without a second core the call is made here, when its result is asked for.
+    """
+
+    def __init__(self, call: Callable[[], R], cores: int) -> None:
+        """Start a call of a picklable function without arguments, such as a `functools.partial`, on one of `cores`."""
+        self._call, self._process, self._result = call, None if cores < 2 else _Process(_called), None
+        if self._process is not None:
+            self._pool = ThreadPoolExecutor(1)
+            self._result = self._pool.submit(self._process.call, call)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.close()
+            self._pool.shutdown()
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether another process makes the call, whose CPU time this one does not count."""
+        return self._process is not None
+
+    def result(self) -> R:
+        """Return the result, once it is there.
+
+        Raises:
+            InputError: The process was killed from outside, for example out of memory; or whatever the call raises.
+        """
+        return self._call() if self._result is None else self._result.result()
+
+
+def _called(call: Callable[[], Any]) -> Any:
+    return call()
+
+
 class _Process:
     """Another Python process that calls a function."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function: Callable[[Any], Any] | None = function  # until it is sent, which waits for the process
         path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
         environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
@@ -196,13 +239,15 @@ class _Process:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
         )  # fmt: skip
         self._called = threading.Lock()
-        self._send(function)
 
     def call(self, argument: Any) -> Any:
         """Return the function's result for an argument."""
         try:
             assert self._process.stdout is not None
             with self._called:
+                if self._function is not None:
+                    self._send(self._function)
+                    self._function = None
                 self._send(argument)
                 fine, value = pickle.load(self._process.stdout)
         except (EOFError, OSError, ValueError, pickle.UnpicklingError):

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -24,7 +25,7 @@ from neurodyn.core.locks import exclusive
 from neurodyn.core.memory import keeping_memory
 from neurodyn.core.progress import Progress, present_work, showing, stage, tell
 from neurodyn.core.provenance import package_versions
-from neurodyn.core.workers import resolve_threads
+from neurodyn.core.workers import Beside, resolve_threads
 from neurodyn.data.command_parts import part_count
 from neurodyn.data.header import Split
 from neurodyn.data.split import held_out_split
@@ -57,10 +58,10 @@ from neurodyn.identify.inverse_dynamics import search_torques, torque_errors, to
 from neurodyn.identify.ladder.forecasts import beside_signals, forecasts_of, write_forecasts
 from neurodyn.identify.ladder.held_out import HeldOut, run_errors
 from neurodyn.identify.ladder.initial_states import Start, estimate_starts, frames_before, start_of
-from neurodyn.identify.ladder.network_choice import NETWORK, WORLD_RUN, keep_better_network
+from neurodyn.identify.ladder.network_choice import keep_better_network
 from neurodyn.identify.ladder.network_rung import with_networks
 from neurodyn.identify.ladder.own_quantities import own_quantities, with_groups
-from neurodyn.identify.ladder.references import TrainedReference, train_gru, train_world
+from neurodyn.identify.ladder.references import TrainedReference, train_references
 from neurodyn.identify.ladder.rungs import (
     DECLARED,
     FRAMES,
@@ -113,8 +114,6 @@ from neurodyn.sim.draws import POSTERIOR
 _DATA = "data"
 _STRUCTURES_UNTIL, _NETWORKS_UNTIL = 0.3, 0.7
 """Shares of a budget of minutes after which an adaptation tries no more structures, and no networks on top."""
-_NETWORK_PARTS = (0.15, 0.25)
-"""Parts of such a budget for the recurrent network, and for the world model."""
 _HELD_OUT = 1000
 _SHORT = 2.0
 """Length of the training episodes below which neither other structures nor networks are tried: so few tell no two apart
@@ -183,7 +182,7 @@ class _Identification:
         self, problem: IdentificationProblem, out: Path, settings: IdentificationSettings, callbacks: Sequence[Callback]
     ) -> None:
         self.out, self.settings, self.callbacks = out, settings, callbacks
-        self.started_at, self.cpu_start = time.perf_counter(), time.process_time()
+        self.started_at, self.cpu_start, self.cpu_elsewhere = time.perf_counter(), time.process_time(), 0.0
         self.inverse, self.threads = settings.method == "inverse-dynamics", resolve_threads(settings.threads)
         self.declared = problem.robot
         self.problem = problem = replace(problem, robot=behind_log(problem.robot, problem.store.header, settings))
@@ -286,7 +285,8 @@ class _Identification:
             artifacts.write_json(
                 self.out / "state" / f"{_DATA}.json", {"crc": checksum(store), "warnings": self.warnings}
             )
-        with MetricsLog(self.out, last_step(self.out) if going_on else 0) as metrics:
+        last = last_step(self.out) if going_on else 0
+        with MetricsLog(self.out, last) as metrics, self._references(log) as references:
             metrics.start(record, self.problem.device)
             more = self.hybrid is not None or settings.networks or settings.bootstrap or settings.profile
             share = 0.25 if residuals is not None and more else 0.45 if more else 0.6
@@ -301,7 +301,7 @@ class _Identification:
             if held_out is not None:
                 write_forecasts(self.out, held_out.curves())
             runs = [] if held_out is None else held_out.whole_runs()
-            figures, dynamics = self._figures(fit, held_out, runs, log, metrics)
+            figures, dynamics = self._figures(fit, held_out, runs, log, metrics, references)
             artifacts.write_json(self.out / figures.file, figures.plain())
             metrics.show_table("parameters", *figures.table())
             if figures.chosen is not UNSET:
@@ -479,8 +479,9 @@ class _Identification:
         return replace(begun, past=windows.past) if self.history else begun
 
     def _figures(
-        self, fit: SettledFit, held_out: HeldOut | None, runs: list[RunFit], log: LogCheck | None, metrics: MetricsLog
-    ) -> tuple[IdentificationFigures, HybridDynamics]:
+        self, fit: SettledFit, held_out: HeldOut | None, runs: list[RunFit], log: LogCheck | None, metrics: MetricsLog,
+        references: Beside[list[TrainedReference]],
+    ) -> tuple[IdentificationFigures, HybridDynamics]:  # fmt: skip
         searched, known = fit.searched, fit.known
         residuals, analysis = searched.residuals, known.analysis
         if self.fitting is None and (text := warning(analysis)) is not None:
@@ -516,12 +517,13 @@ class _Identification:
         )  # fmt: skip
         dynamics = self.hybrid or fit.dynamics
         if log is not None:
-            figures, dynamics = self._judge(figures, fit, log, metrics)
+            figures, dynamics = self._judge(figures, fit, log, metrics, references)
         else:
             figures = figures.judged(doubts_about(FitEvidence(figures, fit.model, self.problem.store)))
         return msgspec.structs.replace(
-            figures, seconds=time.perf_counter() - self.started_at, cpu_seconds=time.process_time() - self.cpu_start
-        ), dynamics
+            figures, seconds=time.perf_counter() - self.started_at,
+            cpu_seconds=time.process_time() - self.cpu_start + self.cpu_elsewhere,
+        ), dynamics  # fmt: skip
 
     def _identified(self, fit: SettledFit) -> list[IdentifiedParameter]:
         residuals, known, point = fit.searched.residuals, fit.known, fit.searched.point
@@ -541,8 +543,9 @@ class _Identification:
         ]
 
     def _judge(
-        self, figures: IdentificationFigures, fit: SettledFit, log: LogCheck, metrics: MetricsLog
-    ) -> tuple[IdentificationFigures, HybridDynamics]:
+        self, figures: IdentificationFigures, fit: SettledFit, log: LogCheck, metrics: MetricsLog,
+        references: Beside[list[TrainedReference]],
+    ) -> tuple[IdentificationFigures, HybridDynamics]:  # fmt: skip
         """Climb the ladder: add what it tells to the results, and return the model of the highest rung kept."""
         settings, store, spec = self.settings, self.problem.store, self.problem.robot.spec
         by = "group" if self.fitting is not None and self.fitting.groups else "run"
@@ -563,7 +566,9 @@ class _Identification:
         remaining = ladder.unexplained(fit.dynamics, fit.noise)
         model = fit.model if fit.model.space is None else fit.model.trim(fit.searched.point.x[0])
         with stage(0.5, 0.6, "reference"):
-            trained = self._references()
+            trained = references.result()
+            if references.elsewhere:
+                self.cpu_elsewhere = sum(one.cpu_seconds for one in trained)
         if self.hybrid is not None:
             rungs[NETWORKS] = self.hybrid
         elif (
@@ -627,21 +632,12 @@ class _Identification:
             figures = keep_better_network(self.out, figures, trained, climb)
         return figures.judged(findings), dynamics
 
-    def _references(self) -> list[TrainedReference]:
-        """Return the models beside the ladder that are trained; none on the estimate of a base."""
-        if not self.settings.reference_steps or self.estimates is not None:
-            return []
+    def _references(self, log: LogCheck | None) -> Beside[list[TrainedReference]]:
+        """Train the models beside the ladder in another process; none without one, or on the estimate of a base."""
         problem, settings = self.problem, self.settings
-        minutes = [None if settings.minutes is None else part * settings.minutes for part in _NETWORK_PARTS]
-        any_kind, given = settings.kind == "any", (self.declared, problem.name, problem.store, settings.reference_steps)
-        gru = train_gru(
-            *given, settings.seed, keep=self.out / NETWORK if any_kind else None, minutes=minutes[0],
-            clock=settings.clock,
-        )  # fmt: skip
-        world = None
-        if any_kind:
-            world = train_world(*given, settings.seed, self.out / WORLD_RUN, minutes=minutes[1], clock=settings.clock)
-        return [one for one in (gru, world) if one is not None]
+        steps = 0 if log is None or self.estimates is not None else settings.reference_steps
+        call = partial(train_references, self.declared, problem.name, problem.store, settings, self.out)
+        return Beside(call if steps else list, self.threads if steps else 1)
 
     def _torque_errors(self, values: Tensor) -> TorqueErrors | UnsetType:
         if not self.inverse:

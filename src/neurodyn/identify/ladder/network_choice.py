@@ -13,9 +13,6 @@ from neurodyn.identify.ladder.references import TrainedReference
 from neurodyn.identify.ladder.rungs import Climb
 from neurodyn.identify.result import MECHANISM, IdentificationFigures
 
-NETWORK, WORLD_RUN = "network", "world-model"
-"""Folders in the run of the trainings of a network, and of a world model."""
-
 
 def keep_better_network(
     out: Path, figures: IdentificationFigures, trained: Sequence[TrainedReference], climb: Climb

@@ -28,6 +28,7 @@ from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import recorded_environments, roll_along, truth_of
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
+from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import train
 from neurodyn.learn.plan import Clock
@@ -43,6 +44,10 @@ WARMUP = 16
 _FORECAST, _WIDTH = 16, 32
 _WIDER, _LONGER = 64, 4
 """Width and factor on the steps of a network that may become the run's model."""
+NETWORK, WORLD_RUN = "network", "world-model"
+"""Folders in a run of the models beside the ladder that may be its model."""
+_PARTS = (0.15, 0.25)
+"""Parts of a budget of minutes for the recurrent network, and for the world model."""
 _LEAST = 4
 """Fewest frames of a forecast worth training on."""
 _MEMBERS, _WORLD_STEPS = 3, 2
@@ -156,6 +161,19 @@ def _lengths(store: Store, most: int) -> tuple[int, int]:
     longest = min(int(store.lengths[episodes_of(store, split)].max()) for split in (Split.TRAIN, Split.VALIDATION))
     context = min(WARMUP, longest // 2)
     return context, min(most, longest - context - 1)
+
+
+def train_references(
+    robot: Robot, name: str, store: Store, settings: IdentificationSettings, out: Path
+) -> list[TrainedReference]:  # fmt: skip
+    """Train the models beside the ladder of a run in `out`: those that may be its model in folders there."""
+    minutes = [None if settings.minutes is None else part * settings.minutes for part in _PARTS]
+    any_kind, given = settings.kind == "any", (robot, name, store, settings.reference_steps, settings.seed)
+    gru = train_gru(*given, keep=out / NETWORK if any_kind else None, minutes=minutes[0], clock=settings.clock)
+    world = None
+    if any_kind:
+        world = train_world(*given, out / WORLD_RUN, minutes=minutes[1], clock=settings.clock)
+    return [one for one in (gru, world) if one is not None]
 
 
 def baseline_errors(errors: RolloutErrors) -> dict[str, RolloutErrors]:

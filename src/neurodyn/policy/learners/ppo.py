@@ -9,6 +9,7 @@ own, collecting frames 0.75 and 0.94 (`benchmarks/policy_update.py`). Storage, m
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from itertools import chain
 from pathlib import Path
@@ -25,6 +26,7 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 
 from neurodyn.control.returns import EpisodeOutcomes, lambda_returns
+from neurodyn.core.workers import available_cores
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import OptimiserStep
 from neurodyn.learn.metrics import MetricsLog
@@ -99,6 +101,7 @@ class PPO(UpdateNormalisation, ReferencePPO):
         """Set up rsl_rl's PPO with the same arguments."""
         super().__init__(*arguments, **options)
         self._passes: tuple[MlpPass, MlpPass] | None = None
+        self._beside = ThreadPoolExecutor(1) if available_cores() > 1 else None  # for the critic, beside the actor
         if self._plain():
             parameters = list(chain(self.actor.parameters(), self.critic.parameters()))
             self.optimizer = torch.optim.Adam(parameters, lr=self.learning_rate, fused=True)
@@ -240,20 +243,35 @@ class PPO(UpdateNormalisation, ReferencePPO):
         """Run one optimiser step; return value loss, surrogate loss and entropy, shape [3]."""
         log_std, clamped = self._gaussian.log_std_param, self._log_std
         count, learning = len(minibatch.action), log_std.requires_grad
-        critic.begin()
-        actor.begin()
         value_loss, surrogate = torch.zeros(()), torch.zeros(())
         divergence, towards_std = self._divergence.zero_(), self._by_std.zero_()
-        for part in minibatch.pieces(CHUNK):
-            error = critic.forward(part.judged) - part.target
-            value_loss += error.square().sum()
-            critic.backward(error.mul_(2.0 * self.value_loss_coef / count))
-            loss, distance, by_mean, by_log_std = _surrogate(actor.forward(part.seen), clamped, part, self.clip_param)
-            surrogate += loss
-            divergence += distance
-            if learning:
-                actor.backward(by_mean.div_(count))
-                towards_std += by_log_std
+
+        @torch.no_grad()  # no_grad holds for the calling thread only
+        def of_critic() -> None:
+            critic.begin()
+            for part in minibatch.pieces(CHUNK):
+                error = critic.forward(part.judged) - part.target
+                value_loss.add_(error.square().sum())
+                critic.backward(error.mul_(2.0 * self.value_loss_coef / count))
+
+        def of_actor() -> None:
+            actor.begin()
+            for part in minibatch.pieces(CHUNK):
+                mean = actor.forward(part.seen)
+                loss, distance, by_mean, by_log_std = _surrogate(mean, clamped, part, self.clip_param)
+                surrogate.add_(loss)
+                divergence.add_(distance)
+                if learning:
+                    actor.backward(by_mean.div_(count))
+                    towards_std.add_(by_log_std)
+
+        if self._beside is None:
+            of_critic()
+            of_actor()
+        else:
+            done = self._beside.submit(of_critic)
+            of_actor()
+            done.result()
         entropy = (clamped + 0.5 * (1.0 + math.log(2.0 * math.pi))).sum()
         towards_std.div_(count).sub_(self.entropy_coef).mul_(log_std == clamped)
         log_std.grad = towards_std
