@@ -107,11 +107,9 @@ class ExplicitMedium:
 
     def __init__(self, model: Any) -> None:
         self._with = copy.copy(model)
+        model.geom_size[model.geom_fluid[:, 0] > 0] = _NONE  # whose derivatives know no interaction coefficient
         model.geom_fluid[:, 0] *= _NONE  # 0 would make other shapes of them
-        model.geom_fluid[:, 1:] = 0.0  # of which derivatives are, without that factor
-        massive = np.unique(model.geom_bodyid[model.geom_fluid[:, 0] > 0])
-        if not model.body_mass[[body for body in range(1, model.nbody) if body not in massive]].any():
-            model.opt.viscosity = 0.0  # neither
+        model.geom_fluid[:, 1:] = 0.0
         self._data = mujoco.MjData(self._with)
 
     def push(self, model: Any, data: Any) -> None:

@@ -94,6 +94,18 @@ def test_updates_are_those_of_rsl_rl(changes, monkeypatch):
             collect(algorithm)
 
 
+def test_a_second_core_changes_nothing(monkeypatch):
+    found = []
+    for cores in (1, 2):
+        monkeypatch.setattr("neurodyn.policy.learners.ppo.available_cores", lambda cores=cores: cores)
+        algorithm = learner(PPO)
+        assert (algorithm._beside is None) == (cores == 1)
+        torch.manual_seed(8)
+        found.append((algorithm.update(), [*algorithm.actor.parameters(), *algorithm.critic.parameters()]))
+    assert found[0][0] == found[1][0]
+    assert all(torch.equal(one, other) for one, other in zip(found[0][1], found[1][1], strict=True))
+
+
 @pytest.mark.parametrize("by_frame", [BY_FRAME, True])
 def test_normalisers_learn_once_an_update_in_any_version(by_frame, monkeypatch):
     """As if rsl_rl let them learn from each frame as it comes, as before 5.5."""
