@@ -12,6 +12,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import mujoco
+import numpy as np
 
 from neurodyn.robots import Robot, asset_path
 from neurodyn.sim.articulations import declared_colliders, with_short
@@ -30,6 +31,8 @@ def without_noted(model: Any, robot: Robot, notes: tuple[str, ...]) -> bool:
     ]
     for remove, match in found:
         remove(model, robot, match)
+    if held := held_positions(notes):
+        _weigh(model, held)
     return bool(found)
 
 
@@ -85,9 +88,18 @@ def _held(model: Any, robot: Robot, match: re.Match[str]) -> None:
     model.jnt_limited[joint] = 0
     joints = model.eq_type == mujoco.mjtEq.mjEQ_JOINT
     model.eq_active0[joints & ((model.eq_obj1id == joint) | (model.eq_obj2id == joint))] = 0
-    size = model.stat.meaninertia
-    mujoco.mj_setConst(model, mujoco.MjData(model))  # by which limits of other joints are as hard as without it
-    model.stat.meaninertia = size
+
+
+def _weigh(model: Any, held: dict[str, float]) -> None:
+    """Let limits be as hard as where joints are held: it follows from inertias in the pose in which a file begins."""
+    data, inertia = mujoco.MjData(model), np.zeros((model.nv, model.nv))
+    for name, value in held.items():
+        data.joint(name).qpos[:] = value
+    mujoco.mj_forward(model, data)
+    mujoco.mj_fullM(model, data, inertia)
+    model.dof_invweight0[:] = np.linalg.inv(inertia).diagonal()
+    model.opt.tolerance, model.opt.iterations = 0.0, 500  # inertias of many sizes are hard for the solver
+    model.opt.ls_tolerance, model.opt.ls_iterations = 1e-6, 200
 
 
 _PARTS: dict[str, Remover] = {

@@ -2,6 +2,7 @@
 """Whether a declared robot moves as its file does in plain MuJoCo: masses, efforts, ten frames, in three engines.
 
 Its export as MJCF or URDF moves so, too, and robots of URDFs accelerate as in Pinocchio, where that is installed.
+Accelerations of our engine and of exports are compared over the first frame.
 """
 
 import copy

@@ -4,15 +4,19 @@
 import json
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from neurodyn.core.config import read_config
 from neurodyn.core.errors import InputError
+from neurodyn.core.workers import Beside
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
@@ -32,6 +36,7 @@ from neurodyn.identify.confidence.certainty import coordinate_parameters, hold_u
 from neurodyn.identify.confidence.refits import read_refits
 from neurodyn.identify.fit.intervals import identifiability
 from neurodyn.identify.ladder.network_rung import joint_networks
+from neurodyn.identify.ladder.references import GRU, WORLD, train_references
 from neurodyn.identify.ladder.rungs import (
     DECLARED,
     IDENTIFIED,
@@ -83,6 +88,24 @@ def test_it_finds_what_is_worn(run: tuple[Path, Identification]):
     assert value(found, "hinge.damping") == pytest.approx(DAMPING, rel=0.15)
     late = value(found, "actuator.slider.lag") + value(found, "motors.delay")
     assert late == pytest.approx(LAG, abs=0.004)
+
+
+@pytest.mark.parametrize("kind", ["hybrid", "any"])
+def test_references_that_another_process_trains_are_the_same(log: Path, tmp_path: Path, kind: Literal["hybrid", "any"]):
+    settings = msgspec.structs.replace(SETTINGS, kind=kind)
+    found = []
+    for cores in (1, 2):
+        call = partial(train_references, load("cartpole"), "cartpole", Store.open(log), settings, tmp_path / f"{cores}")
+        with Beside(call, cores) as beside:
+            found.append(beside.result())
+    here, there = found
+    assert [one.name for one in here] == [one.name for one in there] == ([GRU] if kind == "hybrid" else [GRU, WORLD])
+    for one, other in zip(here, there, strict=True):
+        assert isinstance(one.dynamics, nn.Module)
+        assert isinstance(other.dynamics, nn.Module)
+        weights = other.dynamics.state_dict()
+        assert all(torch.equal(value, weights[name]) for name, value in one.dynamics.state_dict().items())
+        assert other.cpu_seconds > 0.0
 
 
 def test_rungs_are_judged_on_the_log(run: tuple[Path, Identification]):
@@ -152,7 +175,7 @@ def test_a_run_that_was_stopped_after_its_fit_goes_on(run: tuple[Path, Identific
     for name in ("model", "adaptation.json"):
         shutil.rmtree(half / name) if (half / name).is_dir() else (half / name).unlink()
     steps = [json.loads(line) for line in (half / "metrics.jsonl").read_text().splitlines()]
-    again = adapt("cartpole", log, half, settings=SETTINGS, threads=1, resume=True)
+    again = adapt("cartpole", log, half, settings=SETTINGS, threads=2, resume=True)  # which changes nothing
     assert [one.value for one in again.figures.parameters] == [one.value for one in found.figures.parameters]
     now = [json.loads(line) for line in (half / "metrics.jsonl").read_text().splitlines()]
     assert sum(one.get("stage") == "structure" for one in now) <= sum(one.get("stage") == "structure" for one in steps)
