@@ -12,7 +12,6 @@ A row is measured once and kept in --keep; docs/real-robots.md has the table, wi
 """
 
 import shutil
-import time
 from pathlib import Path
 
 import msgspec
@@ -33,13 +32,15 @@ from neurodyn.dynamics.world_model.base_path import with_base_path
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.learn.requests import TrainRequest
 from neurodyn.learn.run_folder import TrainingJob
-from neurodyn.learn.training import plan_training
+from neurodyn.learn.training import plan_world_model_training
 from neurodyn.learn.world_model.settings import load_world_settings
 from neurodyn.learn.world_model.train import train_world_model
 from neurodyn.robots import load as load_robot
 from neurodyn.robots.base_channels import open_measured_data
 
 NAMES = ("go2", "aliengo", "z1", "so101", "xl330", "crazyflie", "ricmonk", "acromonk")
+LEAST = 5
+"""Fewest refused starts whose errors are compared."""
 BAND = 1.6449
 """Half width of a band of 90 % [standard deviations]."""
 BEGIN, END = "<!-- world models: written by benchmarks/world_board.py -->", "<!-- end of world models -->"
@@ -86,10 +87,8 @@ def measured(name: str, data: Path, keep: Path, minutes: float) -> dict:
     frames = [max(1, round(s / robot.dt)) for s in row.seconds]
     longest = int(whole.lengths[whole.episodes(Split.TEST)].max())
     past = min(row.past, longest - frames[-1])
-    began = time.process_time()
     if not (run / "model").is_dir():
         train(name, file, run, past, frames[-1], minutes)
-    seconds = time.process_time() - began
     model, store = WORLD_MODEL.load(run), open_measured_data(robot, file)
     windows = select_windows(whole, Split.TEST, past + frames[-1], most=STARTS, moving=row.moving).after(past)
     seen = windows_of(store, windows, past, frames[-1])
@@ -100,11 +99,12 @@ def measured(name: str, data: Path, keep: Path, minutes: float) -> dict:
     errors = {"world model": RolloutErrors(whole.header.spec, own, truth_of(windows))}
     errors |= {one: errors["world model"].baseline(one) for one in BASELINES}
     return {
-        "commit": commit(), "seconds": list(row.seconds), "starts": windows.count, "cpu_s": seconds,
+        "commit": commit(), "seconds": list(row.seconds), "starts": windows.count,
         "at": {one: errors_.by_group(frames) for one, errors_ in errors.items()},
         "finite": errors["world model"].finite_fraction,
         "coverage": [coverage(model, path, truth, frame) for frame in frames],
         "refused": refused(model, store, past),
+        "worse": worse_where_refused(model, store, errors["world model"], seen, past),
     }  # fmt: skip
 
 
@@ -118,10 +118,8 @@ def train(name: str, file: Path, run: Path, past: int, horizon: int, minutes: fl
         small, phases=phases, context=past, validation_frames=horizon, clock="cpu", minutes=minutes, constant="hold"
     )
     differing = ("*",) if Store.open(file, memory=0).header.parameters else ()
-    request = TrainRequest(
-        robot, str(file), run, kind="world-model", size=settings, conditions=differing, minutes=minutes
-    )
-    settings, mixture = plan_training(request)
+    request = TrainRequest(robot, str(file), run, kind="world-model", size=settings, conditions=differing)
+    settings, mixture = plan_world_model_training(robot, request)
     train_world_model(TrainingJob(robot, str(ROBOTS / name), str(file), mixture, run, settings))
 
 
@@ -154,15 +152,34 @@ def coverage(model: WorldModel, path: Trajectory, truth: Trajectory, frame: int)
 
 
 def refused(model: WorldModel, store: Store, past: int) -> dict[str, float]:
-    """Return the share of frames on which members disagree more than on 99 % of the validation runs' frames."""
-    limit = disagreement(model, store, Split.VALIDATION, past).quantile(0.99)
-    return {s.name.lower(): float((disagreement(model, store, s, past) > limit).double().mean()) for s in Split}
+    """Return the share of frames that the model refuses, by split."""
+    limit, shares = threshold(model, store, past), {}
+    for split in Split:
+        windows = select_windows(store, split, past + 1, most=2000).after(past)
+        shares[split.name.lower()] = float((disagreement(model, store, windows) > limit).double().mean())
+    return shares
+
+
+def worse_where_refused(
+    model: WorldModel, store: Store, errors: RolloutErrors, windows: Windows, past: int
+) -> float | None:
+    """Return the mean error of refused starts over that of the others, at the last horizon; None of too few."""
+    beyond = disagreement(model, store, windows) > threshold(model, store, past)
+    if int(beyond.sum()) < LEAST:
+        return None
+    last = errors.errors[:, -1].mean(-1)
+    return float(last[beyond].mean() / last[~beyond].mean())
+
+
+def threshold(model: WorldModel, store: Store, past: int) -> Tensor:
+    """Return the disagreement above which a frame is refused: that on 99 % of the validation runs' frames."""
+    windows = select_windows(store, Split.VALIDATION, past + 1, most=2000).after(past)
+    return disagreement(model, store, windows).quantile(0.99)
 
 
 @torch.no_grad()
-def disagreement(model: WorldModel, store: Store, split: Split, past: int) -> Tensor:
+def disagreement(model: WorldModel, store: Store, windows: Windows) -> Tensor:
     """Return the members' standard deviation over the next frame, in those of the training data, shape [starts]."""
-    windows = select_windows(store, split, past + 1, most=2000).after(past)
     epistemic = forecast(model, store, windows).epistemic
     assert epistemic is not None
     return (epistemic[:, 0] / model.state_scale)[:, model.varying].mean(-1)
@@ -180,8 +197,8 @@ def table(rows: dict[str, dict], board: dict[str, dict]) -> str:
     """Return the table of all rows: errors at each row's horizons, coverage, and the share of refused frames."""
     lines = [
         "| robot | at | persistence | constant velocity | `adapt` | world model | within 90 % band | refused: fit, "
-        "validation, test |",
-        "|---|---|---|---|---|---|---|---|",
+        "validation, test | error there |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, row in rows.items():
         first = True
@@ -194,7 +211,8 @@ def table(rows: dict[str, dict], board: dict[str, dict]) -> str:
                 shares = ", ".join(f"{row['refused'][s]:.0%}" for s in ("train", "validation", "test"))
                 cells = [f"{ROWS[name].title}" if first else "", f"{seconds:g} s, {what(group)}"]
                 cells += [cell(value, best) for value in values]
-                cells += [f"{row['coverage'][k]:.0%}", shares if first else ""]
+                worse = "" if row["worse"] is None else f"{row['worse']:.2g} times"
+                cells += [f"{row['coverage'][k]:.0%}", *((shares, worse) if first else ("", ""))]
                 lines.append(f"| {' | '.join(cells)} |")
                 first = False
     return "\n".join(lines)
