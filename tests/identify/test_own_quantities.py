@@ -3,6 +3,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -13,11 +14,13 @@ from neurodyn.core.errors import Notice
 from neurodyn.data.header import Split, Status, StoreHeader, episode_table
 from neurodyn.data.mixture import join_stores
 from neurodyn.data.store import Store
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.hybrid.artifact import HYBRID
-from neurodyn.dynamics.rollout_errors import Judgement
+from neurodyn.dynamics.rollout_errors import Judgement, RolloutErrors
 from neurodyn.evaluate.run import open_along_log
 from neurodyn.identify import AdaptationSettings, adapt
 from neurodyn.identify.ladder.own_quantities import with_groups, with_own
+from neurodyn.identify.ladder.references import TrainedReference
 from neurodyn.identify.ladder.rungs import Ladder, held_out_errors, held_out_windows
 from neurodyn.identify.result import OwnQuantities, read_adaptation
 from neurodyn.identify.stages.agreement import shared_groups
@@ -117,6 +120,28 @@ def test_training_episodes_settle_what_validation_leaves_open_of_few_quantities(
     assert settled.kept == (fitted == 2)  # four training episodes
     assert settled.reason.startswith(left.reason)
     assert ("on training episodes" in settled.reason) == settled.kept
+
+
+class _Beside:
+    """A model beside the ladder, which is a pendulum, too."""
+
+    name, context, cpu_seconds = "gru", 0, 0.0
+
+    def __init__(self, damping: float):
+        self.model = dynamics("elbow.damping")
+        self.model.physical.set_values(values(self.model, {"elbow.damping": damping}))
+
+    def errors(self, store: Store, windows: Windows) -> RolloutErrors:
+        return held_out_errors(self.model, store, windows)
+
+
+def test_networks_are_asked_for_where_a_model_beside_is_better():
+    store = pendulum_log({"a": 0.05})
+    ladder = Ladder(store, 0, AdaptationSettings(seconds=(0.2, 0.5), rollouts_each=10))
+    good, bad = _Beside(0.06), _Beside(0.2)
+    assert ladder.behind(bad.model, [cast(TrainedReference, good)])
+    assert not ladder.behind(good.model, [cast(TrainedReference, bad)])
+    assert not ladder.behind(bad.model, [])
 
 
 @pytest.mark.slow
