@@ -26,6 +26,7 @@ from neurodyn.core.description.sensors import Sensor
 from neurodyn.dynamics import Dynamics
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.estimate import BaseEstimate, EstimatedRun, EstimationSettings, SensedRun, filter_base, smooth_base
+from neurodyn.estimate.robust import ModelScatter
 from neurodyn.geometry import rotation
 from neurodyn.sim.declaration.declare import declare
 
@@ -130,6 +131,9 @@ def measure(robot: str, seed: int, name: str, args: argparse.Namespace) -> dict[
         "legs alone": lambda: smooth_base(dynamics, runs, msgspec.structs.replace(settings, rounds=0)),
         "smoother": lambda: smooth_base(dynamics, runs, settings),
         "filter": lambda: filter_base(dynamics, runs, settings),
+        "filter by legs alone": lambda: filter_base(
+            dynamics, runs, settings, scatter=ModelScatter.of((20.0, 50.0, 100.0), dynamics.spec.nv)
+        ),
     }
     figures: dict[str, float] = {}
     for way in args.ways:

@@ -3,6 +3,7 @@
 
     python benchmarks/walkers.py POLICY ... --episodes 512 --seconds 20
     python benchmarks/walkers.py POLICY --push 0 --noise 0
+    python benchmarks/walkers.py POLICY --stand-in examples/sensed_go1.py:SensedGo1     # the `model` of a stand-in
 
 Nothing of the library's engine takes part: `mujoco.mj_step` moves the robot, and the policy's observations are computed
 here from its state, with the errors of the task's sensors. Commands change every 5 s, a tenth of them to standing, and
@@ -10,6 +11,7 @@ the base's velocity jumps in a random horizontal direction 2.5 s after each. Vel
 of the heading, in windows that begin 1 s after a change of the command or a push; those of all seconds are beside them.
 """
 
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -21,6 +23,7 @@ import torch
 
 from _common import result_parser, single_thread
 from neurodyn.core.artifacts import write_json
+from neurodyn.core.registry import own_class, split_name
 from neurodyn.policy.artifact import acting, load_policy
 from neurodyn.robots import load
 from neurodyn.robots.assets import asset_path
@@ -113,6 +116,8 @@ class Bodies:
             data.qpos[2] = task.legs.height + 0.02
             data.qpos[self._q] = self._pose + rng.uniform(-0.05, 0.05, len(joints))
             data.ctrl[self._drives] = self._home
+            if model.na:  # servos that follow their commands late
+                data.act[:] = data.ctrl
             mujoco.mj_forward(model, data)
 
     def read(self, frame: int, commands: np.ndarray, actions: np.ndarray) -> np.ndarray:
@@ -175,12 +180,13 @@ def heading_of(quaternion: np.ndarray) -> float:
 
 
 def judged(policy: str, *, episodes: int, seconds: float, push: float = 0.5, noise: float = 1.0, seed: int = 7,
-           fastest: tuple[float, float, float] = (1.0, 0.5, 1.0), robot: str | None = None) -> Walk:  # fmt: skip
-    """Play a policy in plain MuJoCo and return its figures; `robot` if its own has moved."""
+           fastest: tuple[float, float, float] = (1.0, 0.5, 1.0), robot: str | None = None,
+           model: mujoco.MjModel | None = None) -> Walk:  # fmt: skip
+    """Play a policy in plain MuJoCo and return its figures; `robot` if its own has moved, `model` of a stand-in."""
     begin = time.process_time()
     config, network = load_policy(policy)
     task = Velocity(robot or config.robot)
-    model, rng = asset_model(task), np.random.default_rng(seed)
+    model, rng = model or asset_model(task), np.random.default_rng(seed)
     bodies, act = Bodies(model, task, episodes, noise, rng), acting(network)
     actions, alive = np.zeros((episodes, len(task.actions))), np.ones(episodes, bool)
     frames, period, pushed = (round(x / bodies.dt) for x in (seconds, PERIOD, PUSHED))
@@ -268,13 +274,19 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=1.0, help="factor on the errors of the sensors")
     parser.add_argument("--fastest", type=float, nargs=3, default=(1.0, 0.5, 1.0), help="commands [m/s, m/s, rad/s]")
     parser.add_argument("--robot", help="the policies' robot, if it has moved")
+    parser.add_argument("--stand-in", help="FILE.py:CLASS of a robot in MuJoCo in place of the asset")
     args = parser.parse_args()
     single_thread()
     print(HEAD)
+    model = None
+    if args.stand_in:
+        path, kind = split_name(args.stand_in)
+        sys.path.insert(0, str(path.parent))  # its imports from beside it
+        model = own_class(path, kind, "robot", object)().model
     walks: dict[str, Mapping[str, float]] = {}
     for policy in args.policies:
         walk = judged(policy, episodes=args.episodes, seconds=args.seconds, push=args.push, noise=args.noise,
-                      fastest=tuple(args.fastest), robot=args.robot)  # fmt: skip
+                      fastest=tuple(args.fastest), robot=args.robot, model=model)  # fmt: skip
         print(row(policy, walk), flush=True)
         walks[policy] = asdict(walk)
     if args.json:

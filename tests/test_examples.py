@@ -40,7 +40,7 @@ NEEDS = {
 }  # fmt: skip
 LOGS = {"real_pendulum.py": ROOT.parent / "shared/data/ibm_double_pendulum/ibm_double_pendulum.npz"}
 MODULES = {
-    "own_task/hold.py", "worn_ant.py", "sensed_ant.py", "udp_robot.py", "udp_lowlevel/messages.py",
+    "own_task/hold.py", "worn_ant.py", "sensed_ant.py", "sensed_go1.py", "udp_robot.py", "udp_lowlevel/messages.py",
     "udp_lowlevel/robot.py",
     "ros2_policy/policy.py", "ros2_policy/policy_node.py", "ros2_policy/policy.launch.py",
 }  # fmt: skip

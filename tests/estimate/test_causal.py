@@ -11,10 +11,13 @@ import torch
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.declared import declared_hybrid, write_declared_hybrid
 from neurodyn.estimate import BaseFilter, filter_base
+from neurodyn.estimate.robust import ModelScatter
 from neurodyn.estimate.sensed import SensedBatch
 from neurodyn.estimate.sensed_logs import _with_north
 from neurodyn.interop.c_code.base_filter import base_filter_unit
 from neurodyn.interop.formats import export_code
+from neurodyn.sim.declaration.declare import declare
+from tests.estimate import tripod
 from tests.estimate.test_beside_imu import BESIDE, readings
 from tests.estimate.test_smoother import errors_of
 from tests.estimate.tripod import SETTINGS, declaration, hop, model
@@ -59,8 +62,28 @@ def test_a_filter_doubts_a_model_that_keeps_being_wrong():
             state = base.step(state, sensed.frame(t))
         return float(state.wrong)
 
-    assert doubt(0.03) > 1.5  # far more sure of the model than it deserves
-    assert doubt(1.0) < 1.2
+    assert doubt(0.03) > 50.0  # far more sure of the model than it deserves
+    assert doubt(1.0) < 3.0
+
+
+def test_a_filter_with_a_wrong_model_is_better_than_legs_alone(tmp_path: Path):
+    """On a floor that is declared hard and rough."""
+    wrong = tripod.text().replace('friction=".5" solref=".03 1"', 'friction="3" solref=".004 1"')
+    (tmp_path / "tripod.xml").write_text(wrong)
+    declare(tmp_path / "tripod.xml", tmp_path / "robot", dt=tripod.DT)
+    declared = declared_hybrid(tmp_path / "robot")
+    runs, truths = zip(*(hop(3.0, seed) for seed in range(2)), strict=True)
+    never = ModelScatter(1e3 * BaseFilter(declared, SETTINGS).scatter.factor, 1.0)
+
+    def off(scatter: ModelScatter | None) -> float:
+        estimate = filter_base(declared, list(runs), SETTINGS, scatter=scatter)
+        errors = [
+            errors_of(run.after(50), {name: x[50:] for name, x in truth.items()})[0]
+            for run, truth in zip(estimate, truths, strict=True)
+        ]
+        return sum(errors) / len(errors)
+
+    assert off(None) < 0.85 * off(never)
 
 
 @pytest.mark.parametrize("attitude", [True, False])

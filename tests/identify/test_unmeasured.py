@@ -49,6 +49,7 @@ from tests.multibody import machines
 F64 = torch.float64
 MEANS = Stream(name="imu", kind="imu", averaged=("specific_force",))
 ATTITUDE = Stream(name="attitude", kind="orientation")
+MOTORS = Stream(name="motors", kind="joint_torque", joints=("leg0", "leg1", "leg2"))
 SENSORS = {"imu": IMU, "attitude": Sensor(kind="orientation", link="base")}
 
 
@@ -156,6 +157,31 @@ def test_unknown_starts_are_found_with_the_mass():
     assert errors["held"] > 2.0 * errors["free"]
 
 
+def test_a_given_noise_is_the_least_scale_of_readings():
+    residuals = unmeasured(flown(worlds=4, frames=10, noise=0.01)[0], ["base.mass=2"])
+    measured = residuals.measured
+    assert measured is not None
+    errors = residuals.errors(residuals.start(residuals.space.nominal[None]))[0][..., -len(measured.channels) :]
+    free = replace(measured, given=torch.zeros_like(measured.given)).robust(errors)
+    small, large = (
+        replace(measured, given=torch.ones_like(measured.given), noise=torch.full_like(free, size)).robust(errors)
+        for size in (1e-4, 9.0)
+    )
+    torch.testing.assert_close(small, free)
+    torch.testing.assert_close(large, torch.full_like(free, 9.0))
+
+
+def test_a_torque_is_a_joints_whatever_its_motor_is_called():
+    dynamics = tripod.model()
+    motors = SensorModel(dynamics, [MountedSensor("motors", Sensor(kind="joint_torque"), MOTORS)])
+    q, qd = torch.zeros(1, 10, dtype=F64), torch.zeros(1, 9, dtype=F64)
+    q[:, 2], q[:, 6], q[:, 8], qd[:, 8] = 1.0, 1.0, 0.1, 0.5
+    command = torch.tensor([[0.2, 0.2, -0.1]], dtype=F64)
+    values = dynamics.physical().detach()[None]
+    seen = motors(State(q, qd), command, values, values[:, :0], dynamics.weights.detach())
+    torch.testing.assert_close(seen, torch.tensor([[6.0, 3.0, -3.5]], dtype=F64))
+
+
 def test_only_sensors_and_joints_tell_of_an_unmeasured_base():
     residuals = unmeasured(flown(worlds=2, frames=6)[0])
     point = residuals.start(residuals.space.nominal[None])
@@ -261,20 +287,21 @@ def hopped(tmp_path_factory):
     (folder / "tripod.xml").write_text(tripod.text().replace('size=".02" mass=".2"', smooth))
     declare(folder / "tripod.xml", folder / "robot", dt=tripod.DT)
     robot = load(folder / "robot")
-    streams = (MEANS, ATTITUDE)
+    streams = (MEANS, ATTITUDE, MOTORS)
     runs = [tripod.hop(3.0, seed)[0] for seed in range(3)]
     rows, lengths = [], []
     for run in runs:
         count = run.frames
         force = torch.cat([run.specific_force[1:], torch.full((1, 3), torch.nan, dtype=F64)])
         nothing = torch.full((count, 7), torch.nan, dtype=F64)
+        torque = (30.0 * (run.control - run.q) - run.qd).clamp(-12.0, 12.0)  # as motors estimate it themselves
         rows.append(torch.cat([nothing, run.q, nothing[:, :6], run.qd, run.control, run.angular_velocity, force,
-                               run.attitude], 1))  # fmt: skip
+                               run.attitude, torque], 1))  # fmt: skip
         lengths.append(count - 1)
     both = torch.cat(rows).numpy().astype(np.float32)
     own = StoreHeader(spec=robot.spec, source="log", streams=streams, base="unmeasured", runs=("a", "b", "c"))
     table = episode_table(lengths, run=[0, 1, 2], split=[0, 1, 2])
-    return folder / "robot", Store(own, both[:, :-10].copy(), table, measured=both[:, -10:].copy())
+    return folder / "robot", Store(own, both[:, :-13].copy(), table, measured=both[:, -13:].copy())
 
 
 def test_where_an_imu_sits_is_found_if_nobody_says_so_or_it_is_asked_for():
@@ -316,7 +343,8 @@ def test_an_adaptation_from_motors_and_an_imu_alone(hopped, tmp_path):
     robot, store = hopped
     settings = AdaptationSettings(
         quantities=("contact.friction", "leg*.damping"), structures=False, networks=False, refits=0, reference_steps=0,
-        base_rounds=1, stages=(FitStage(0.06, 60, 4), FitStage(0.12, 40, 3)), sensors={"imu": tripod.IMU},
+        base_rounds=1, stages=(FitStage(0.06, 60, 4), FitStage(0.12, 40, 3)),
+        sensors={"imu": tripod.IMU, "motors": Sensor(kind="joint_torque", noise=0.05)},
         seconds=(0.1, 0.5), threads=1,
     )  # fmt: skip
     store.write(tmp_path / "alone.h5")
@@ -330,7 +358,7 @@ def test_an_adaptation_from_motors_and_an_imu_alone(hopped, tmp_path):
     declared, identified = figures.rungs[:2]
     assert set(identified.errors) == {
         "joints [rad or m]", "imu.angular_velocity [rad/s]", "imu.specific_force [m/s^2]", "attitude.quaternion [rad]",
-        "base [m]", "base [rad]",
+        "motors.torque [N m]", "base [m]", "base [rad]",
     }  # fmt: skip
     assert identified.kept
     assert "of the error with motion capture" in identified.reason

@@ -19,6 +19,7 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS, is_simulated, simulate
 from neurodyn.evaluate.run import training_log
 from neurodyn.learn.devices import require_device
+from neurodyn.robots.base_channels import open_measured_data
 from neurodyn.sim.simulators import has_simulator
 from neurodyn.tasks import Task
 
@@ -125,6 +126,8 @@ def open_dynamics(
     if starts in (None, TASK):
         return ResolvedDynamics(name, dynamics)
     log = Store.open(starts)
+    if log.header.base != "measured" and not spec.floating:  # a model of what sensors tell, without a base
+        log = open_measured_data(task.declaration(), starts)
     log.require_base(str(starts))
     if differences := spec.differences(log.header.spec):
         raise InputError(f"{starts}: its states do not fit the model {name}: {'; '.join(differences[:3])}")

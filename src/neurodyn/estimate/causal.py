@@ -53,7 +53,7 @@ ROWS = 2 + 2 * len(STEPS)
 MEMORY, MOST = 0.05, 20.0
 """Share of a frame in the running mean of surprises, and the most that it counts."""
 
-LEARNT, JUMP, USUAL = 0.01, 4.0, 1.5
+LEARNT, JUMP, USUAL = 0.05, 4.0, 1.2
 """How fast the variance of the model's errors follows its surprises, in shares of a frame; the most that one counts, as
 errors of a wrong model last, and those of a lost state are over soon; and their mean beyond which it grows."""
 

@@ -186,10 +186,15 @@ def read_joint_torque(instant: Instant, at: SensorFrame) -> list[Any]:
 
 
 def _motor(instant: Instant, at: SensorFrame, name: str) -> Any:
-    driven = [known.removeprefix("actuator.") for known in instant.scope.computed if known.startswith("actuator.")]
-    if name not in driven:
+    """Return the torque of the joint's own drive, or what drives of other names do to it through a transmission."""
+    scope, drives = instant.scope, instant.tree.mechanism.drives
+    if f"actuator.{name}" in scope.computed:
+        return scope(f"actuator.{name}")
+    through = {other: one.transmission[name] for other, one in drives.items() if name in one.joints}  # pyright: ignore[reportIndexIssue]
+    if not through:
+        driven = [known.removeprefix("actuator.") for known in scope.computed if known.count(".") == 1]
         raise InputError(f"sensor {at.name!r}: joint {name!r} has no motor{among(name, driven)}, or side: link")
-    return instant.scope(f"actuator.{name}")
+    return sum(factor * scope(f"actuator.{other}") for other, factor in through.items())
 
 
 def _link(instant: Instant, at: SensorFrame, name: str) -> Any:

@@ -7,12 +7,16 @@ import msgspec
 import numpy as np
 import pytest
 
+from neurodyn.control.resolve import open_dynamics
 from neurodyn.core.errors import InputError
+from neurodyn.data.store import Store
+from neurodyn.dynamics import Control
 from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.learn.training import train
 from neurodyn.robots import load
 from neurodyn.robots.base_channels import open_measured_data
+from neurodyn.tasks import ObservationTerm, Task
 from tests.estimate import tripod
 from tests.learn.world_model.test_train import QUICK
 
@@ -51,6 +55,37 @@ def test_a_recurrent_model_learns_them(sensed, tmp_path):
     train(str(robot), path, tmp_path / "run", kind="world-model", size=QUICK, steps=2)
     model = load_model(tmp_path / "run")
     assert [one.name for one in model.spec.channels][-1] == "projected_gravity.z"
+
+
+class Upright(Task):
+    """Stay upright: what the direction of gravity tells."""
+
+    robot = str(tripod.declaration())
+    needs = ("projected_gravity",)
+    actions = ("actuator0", "actuator1", "actuator2")
+    action_scale = (0.5,) * 3
+    action_meaning = "target of the servo [rad]"
+    frames = 20
+
+    def control(self, action, quantities, memory):
+        return Control(target=0.5 * action)
+
+    def observation_terms(self):
+        return {"policy": (ObservationTerm("projected_gravity", columns=("gx", "gy", "gz")),)}
+
+    def reward(self, quantities, memory, action):
+        return {"upright": -quantities["projected_gravity"][..., 2]}
+
+    def terminated(self, quantities, memory):
+        return quantities["projected_gravity"][..., 2] > 0.0
+
+
+def test_imagined_episodes_begin_in_its_own_log(sensed, tmp_path):
+    train(Upright.robot, sensed[0], tmp_path / "run", kind="world-model", size=QUICK, steps=8)
+    imagined = open_dynamics(Upright(), str(tmp_path / "run"))
+    assert isinstance(imagined.log, Store)
+    assert not imagined.dynamics.spec.differences(imagined.log.header.spec)
+    assert [one.name for one in imagined.log.header.spec.channels][-1] == "projected_gravity.z"
 
 
 def test_what_a_world_model_needs_is_said(sensed, tmp_path):

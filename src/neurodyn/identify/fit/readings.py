@@ -186,7 +186,11 @@ class ComparedReadings:
         return (squares / self.compared.sum((0, 1)).clamp_min(1)).sqrt()
 
     def robust(self, errors: Tensor) -> Tensor:
-        """Return a robust scale of each channel's compared errors [W, T, channels], or its given noise."""
+        """Return a robust scale of each channel's compared errors [W, T, channels], at least its given noise.
+
+        Roll-outs err by more than the noise of a good sensor, such as that of motor torques after an impact, whose
+        given noise would outweigh all others.
+        """
         sizes = []
         for channel in range(len(self.channels)):
             present = errors[..., channel][self.compared[..., channel]].abs()
@@ -195,7 +199,8 @@ class ComparedReadings:
                 continue
             size = torch.maximum(present.median() / MEDIAN, 0.1 * present.square().mean().sqrt())
             sizes.append(size.clamp_min(1e-9))
-        return torch.where(self.given, self.noise, torch.stack(sizes))
+        found = torch.stack(sizes)
+        return torch.where(self.given, torch.maximum(self.noise, found), found)
 
     @property
     def more(self) -> int:
