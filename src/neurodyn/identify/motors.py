@@ -100,7 +100,7 @@ def with_lag(
         if drive.constrains:
             drives[name] = drive
             continue
-        lags = servos or DRIVE_KINDS[drive.kind].damping is None or _pushes(drive)
+        lags = servos or DRIVE_KINDS[drive.kind].damping is None or drive.pushes
         drives[name] = msgspec.structs.replace(
             drive, lag=0.0 if drive.lag is None and lags else drive.lag,
             longest_delay=(
@@ -108,12 +108,6 @@ def with_lag(
             ),
         )  # fmt: skip
     return msgspec.structs.replace(robot, drives=drives)
-
-
-def _pushes(drive: Drive) -> bool:
-    """Return whether a drive pushes a body by its command alone, as a rotor does."""
-    slopes = (drive.kp, drive.kd, drive.per_position, drive.per_velocity)
-    return drive.wrench is not UNSET and not any(isinstance(one, float) and one for one in slopes)
 
 
 def with_drives(robot: Robot, kind: str) -> Robot:

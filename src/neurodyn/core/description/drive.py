@@ -240,7 +240,13 @@ class Drive(Config, frozen=True):
     @property
     def lags_command(self) -> bool:
         """Whether its lag is that of the command, because its damping is implicit in a step."""
-        return self.lag is not None and DRIVE_KINDS[self.kind].damping is not None
+        return self.lag is not None and DRIVE_KINDS[self.kind].damping is not None and not self.pushes
+
+    @property
+    def pushes(self) -> bool:
+        """Whether it pushes a body by its command alone, as a rotor does."""
+        slopes = (self.kp, self.kd, self.per_position, self.per_velocity)
+        return self.wrench is not UNSET and not any(isinstance(one, float) and one for one in slopes)
 
     @property
     def remembers(self) -> bool:
