@@ -31,30 +31,20 @@ class Predictor(nn.Module):
     config: NetConfig | None = None
     """Configuration that it was built from; None if built directly."""
 
-    def __init__(
-        self,
-        net: SequenceNet,
-        *,
-        skip: bool = True,
-        clip: float | None = None,
-        input_eps: float = 1e-5,
-        output_eps: float = 1e-12,
-    ) -> None:
+    def __init__(self, net: SequenceNet, *, skip: bool = True, clip: float | None = None) -> None:
         """Wrap a network between normalised inputs and outputs.
 
         Args:
             net: The network.
             skip: Whether there is a linear skip connection.
             clip: Bound on the absolute value of normalised inputs; None for none.
-            input_eps: Added to the variance of the inputs.
-            output_eps: Added to the variance of the outputs; far below any real variance, so that small outputs (a
-                position residual beside a velocity) have equal weight in the loss.
         """
         super().__init__()
         self.net = net
         self.clip = clip
-        self.normaliser = Normaliser(net.inputs, eps=input_eps)
-        self.denormaliser = Normaliser(net.outputs, eps=output_eps)
+        self.normaliser = Normaliser(net.inputs)
+        # Small outputs, such as a position residual beside a velocity, have equal weight in the loss.
+        self.denormaliser = Normaliser(net.outputs, eps=1e-12)
         self.skip = _short_cut(net) if skip else None
         if self.skip is not None:
             nn.init.zeros_(self.skip.weight)

@@ -12,7 +12,7 @@ from neurodyn.geometry.ground import Ground
 from neurodyn.robots import Robot
 from neurodyn.robots.declaration import Joint
 from neurodyn.robots.sections import ContactPointSelection, Ranges, SimulatorConfig
-from neurodyn.sim.declaration.facts import missing_features
+from neurodyn.sim.declaration.missing_features import missing_features
 from neurodyn.sim.sampling import sample_states
 from neurodyn.sim.simulators import simulator
 
