@@ -86,7 +86,7 @@ class EnsembleDynamics(LearnedDynamics):
         other._turns = Turns(count, first)
         return other
 
-    def held_out(self) -> tuple[Dynamics, Dynamics, str] | None:
+    def hold_out(self) -> tuple[Dynamics, Dynamics, str] | None:
         """Hold out the last of three or more members."""
         if self.members < LEAST_HELD_OUT:
             return None

@@ -194,7 +194,7 @@ class Dynamics(ABC):
         """Centre of mass of a floating base in the base frame [m], shape [3]; None for the origin."""
         return None
 
-    def held_out(self) -> "tuple[Dynamics, Dynamics, str] | None":
+    def hold_out(self) -> "tuple[Dynamics, Dynamics, str] | None":
         """Return dynamics that policies train in, held-out dynamics that judge them, and the name of these, if any."""
         return None
 

@@ -201,7 +201,7 @@ class BaseFilter:
         raised[:, HEIGHT] = LIFT
         moves = torch.cat([torch.zeros_like(raised), steps, -steps, raised]).repeat(robots, 1)
         wide = track.each(lambda x: x.repeat_interleave(ROWS, 0)).moved(moves[:, None])
-        wide = BaseTrack.joined([wide, wide])
+        wide = BaseTrack.concatenate([wide, wide])
         errors, carry = self.model.errors(wide, inertial.repeated(ROWS), both.repeated(ROWS), carry)
         errors = errors.view(robots, ROWS, -1)
         derivative = torch.zeros(robots, errors.shape[-1], SIZE, dtype=torch.float64)
@@ -217,13 +217,13 @@ class BaseFilter:
     def _moved_on(self, track: BaseTrack, covariance: Tensor, inertial: InertialSteps) -> tuple[BaseTrack, Tensor]:
         """Return the state at the end of a frame, by the IMU."""
         quaternion, acceleration, _ = strapdown(
-            BaseTrack.joined([track, track]), inertial, self.mounting, self.model.gravity
+            BaseTrack.concatenate([track, track]), inertial, self.mounting, self.model.gravity
         )
         after = BaseTrack(
             rotation.normalise(quaternion), track.velocity + self.dt * acceleration, track.height, track.gyroscope,
             track.accelerometer,
         )  # fmt: skip
-        path = BaseTrack.joined([track, after])
+        path = BaseTrack.concatenate([track, after])
         rise = rises(path, spins(path, inertial.spin, self.mounting), self.mounting)
         after = replace(after, height=track.height + 0.5 * self.dt * rise.sum(1, keepdim=True))
         errors = inertial_errors(path, inertial, self.mounting, self.settings, self.model.gravity)
@@ -300,4 +300,4 @@ def filter_base(
         state = base.step(state, sensed.frame(t))
         tracks.append(state.track)
         covariances.append(state.covariance)
-    return problem.estimate(BaseTrack.joined(tracks), torch.stack(covariances, 1), scatter)
+    return problem.estimate(BaseTrack.concatenate(tracks), torch.stack(covariances, 1), scatter)

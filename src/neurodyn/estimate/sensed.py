@@ -97,15 +97,15 @@ class SensedBatch:
         """Put runs side by side; those without attitudes only with others without."""
         longest = max(run.frames for run in runs)
 
-        def joined(parts: Sequence[Tensor | None]) -> Tensor | None:
+        def join(parts: Sequence[Tensor | None]) -> Tensor | None:
             if any(part is None for part in parts):
                 return None
             padded = [torch.cat([x, x[-1:].expand(longest - len(x), -1)]) for x in parts if x is not None]
             return torch.stack(padded)
 
         shared = [name for name in runs[0].beside if all(name in run.beside for run in runs)]
-        beside = {name: torch.as_tensor(joined([run.beside[name] for run in runs])).double() for name in shared}
-        own = {name: joined([getattr(run, name) for run in runs]) for name in _OWN}
+        beside = {name: torch.as_tensor(join([run.beside[name] for run in runs])).double() for name in shared}
+        own = {name: join([getattr(run, name) for run in runs]) for name in _OWN}
         return cls(**own, lengths=torch.tensor([run.frames for run in runs]), beside=beside)  # pyright: ignore[reportArgumentType]
 
     def _each(self, function: Callable[[Tensor], Tensor]) -> "SensedBatch":

@@ -59,7 +59,7 @@ class BaseTrack:
         return BaseTrack(*(function(getattr(self, field.name)) for field in fields(self)))
 
     @staticmethod
-    def joined(parts: Sequence["BaseTrack"]) -> "BaseTrack":
+    def concatenate(parts: Sequence["BaseTrack"]) -> "BaseTrack":
         """Return frames one after the other."""
         return BaseTrack(*(torch.cat([getattr(x, field.name) for x in parts], 1) for field in fields(BaseTrack)))
 

@@ -187,7 +187,7 @@ def test_imagined_worlds_take_turns_and_stay_with_their_member():
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_last_member_is_held_out_from_imagination(kind: str):
     model = ensemble(kind)
-    trains, judge, name = model.held_out() or pytest.fail("nothing is held out")
+    trains, judge, name = model.hold_out() or pytest.fail("nothing is held out")
     assert name == "a member held out"
     assert trains.imagine(history(5)).member.tolist() == [0, 1, 0, 1, 0]
     carry = judge.imagine(history(5))
@@ -195,7 +195,7 @@ def test_the_last_member_is_held_out_from_imagination(kind: str):
     mask = torch.tensor([True, False, True, False, False])
     assert judge.reset(carry, history(5), mask).member.tolist() == [2] * 5
     assert model.imagine(history(4)).member.tolist() == [0, 1, 2, 0]  # the model itself stays as it is
-    assert plant.make_model(kind, members=2).held_out() is None
+    assert plant.make_model(kind, members=2).hold_out() is None
 
 
 def test_a_silent_network_reads_nothing():

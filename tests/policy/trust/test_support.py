@@ -50,7 +50,7 @@ class Read(Mass):
 
     judge: Mass = Windy()
 
-    def held_out(self):
+    def hold_out(self):
         return self, self.judge, "a member held out"
 
     def network_inputs(self, state, control, environment=None):

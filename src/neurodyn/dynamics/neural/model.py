@@ -169,9 +169,9 @@ class NeuralDynamics(EnsembleDynamics):
         predictor.silence()
         return NeuralDynamics(self.encoding, predictor, self.fingerprint, self.scene, self.declaration)
 
-    def held_out(self) -> tuple[Dynamics, Dynamics, str] | None:
+    def hold_out(self) -> tuple[Dynamics, Dynamics, str] | None:
         """Hold out the last of three or more members; with fewer on a complete base, the base judges."""
-        halves = super().held_out()
+        halves = super().hold_out()
         if halves is None and self.encoding.base_is_whole and not self.predictor.silent:
             return self, self.base_alone(), "the base alone"
         return halves

@@ -181,7 +181,7 @@ def lbfgs(
     Arguments: see `least_squares.levenberg_marquardt`.
     """
     starts = (start.pick(torch.tensor([k])) for k in range(len(start.x)))
-    return Solution.joined([_single(residuals, one, iterations, tolerance, stop) for one in starts])
+    return Solution.concatenate([_single(residuals, one, iterations, tolerance, stop) for one in starts])
 
 
 def _single(residuals: Residuals, start: Point, iterations: int, tolerance: float, stop: Stop | None) -> Solution:

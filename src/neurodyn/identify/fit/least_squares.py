@@ -98,10 +98,10 @@ class Solution:
     converged: Tensor
 
     @classmethod
-    def joined(cls, parts: Sequence["Solution"]) -> "Solution":
+    def concatenate(cls, parts: Sequence["Solution"]) -> "Solution":
         """Return the searches of several solutions, one after another."""
         return cls(
-            Point.joined([part.point for part in parts]),
+            Point.concatenate([part.point for part in parts]),
             torch.cat([part.cost for part in parts]),
             torch.cat([part.damping for part in parts]),
             max(part.iterations for part in parts),
@@ -165,7 +165,7 @@ def _advance(
         steps, tried = [*steps, *(longer(steps[2], k) for k in _STRETCHES)], [*tried, *[damping] * len(_STRETCHES)]
     candidates = [move(residuals, point, change) for change in steps]
     count, sets = len(tried), len(active)
-    stacked = Point.joined(candidates)
+    stacked = Point.concatenate(candidates)
     repeated = None if weights is None else weights.pick(torch.arange(sets).repeat(count))
     costs = (residuals.cost(stacked) if repeated is None else repeated.cost(residuals, stacked)).view(count, sets)
     if not residuals.options.base and weights is None:

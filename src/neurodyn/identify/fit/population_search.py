@@ -48,11 +48,11 @@ def share_out(function: Rows, executor: Executor | None) -> Iterator[Rows]:
         return
     with executor.workers(partial(_on_one_thread, function)) as calls:
 
-        def joined(x: Tensor) -> tuple[Tensor, ...]:
+        def join(x: Tensor) -> tuple[Tensor, ...]:
             parts = list(calls.map([part.clone() for part in x.tensor_split(min(len(x), calls.count))]))
             return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
-        yield joined
+        yield join
 
 
 def _on_one_thread(function: Rows, x: Tensor) -> tuple[Tensor, ...]:
@@ -216,7 +216,7 @@ def cma_es(
         first = start.pick(torch.tensor([k]))
         with share_out(partial(_costs, residuals, first), executor) as costs:
             parts.append(_evolve(residuals, first, costs, iterations, tolerance, stop, derive_seed(seed, "cma-es", k)))
-    return Solution.joined(parts)
+    return Solution.concatenate(parts)
 
 
 def _evolve(

@@ -99,7 +99,7 @@ class Point:
         return all(torch.equal(part, vars(other)[name]) for name, part in vars(self).items())
 
     @classmethod
-    def joined(cls, points: Sequence["Point"]) -> "Point":
+    def concatenate(cls, points: Sequence["Point"]) -> "Point":
         """Return the sets of several points, one after another."""
         return cls(*(torch.cat([getattr(p, name) for p in points]) for name in ("x", "local", "initial")))
 
@@ -485,7 +485,7 @@ class Residuals:
         both = torch.cat([values, values])
         both[:sets, column] += step
         both[sets:, column] -= step
-        errors = self._errors(*self._worlds(both, Point.joined([point, point])))
+        errors = self._errors(*self._worlds(both, Point.concatenate([point, point])))
         return self._halve(errors, sets) / step[:, None, None, None]
 
     def _by_coordinates(self, errors: Tensor, point: Point, name: str, step: float) -> list[Tensor]:
@@ -509,7 +509,7 @@ class Residuals:
 
     def _move(self, point: Point, name: str, columns: Sequence[int], step: float) -> Tensor:
         """Return the errors with each of these columns moved, in all logs or windows, [columns * S, W, T, channels]."""
-        moved, sets = Point.joined([point] * len(columns)), len(point.x)
+        moved, sets = Point.concatenate([point] * len(columns)), len(point.x)
         part = getattr(moved, name)
         for k, column in enumerate(columns):
             part[k * sets : (k + 1) * sets, ..., column] += step

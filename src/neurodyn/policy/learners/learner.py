@@ -90,7 +90,7 @@ class PolicyLearner(Learner):
         seed = current_ranks().seed(settings.seed)
         require_fit(task, training_dynamics.dynamics, settings.penalty)
         self._judge = None if job.judge is None else (job.judge, job.judge.name)
-        held_out = training_dynamics.dynamics.held_out() if settings.hold_out and not settings.randomise else None
+        held_out = training_dynamics.dynamics.hold_out() if settings.hold_out and not settings.randomise else None
         if held_out is not None and self._judge is None:
             training_dynamics, judge, name = (
                 replace(training_dynamics, dynamics=held_out[0]),
