@@ -107,7 +107,7 @@ class FreeMotion:
         return self._frame(q, qd, torque, held=gravity.expand(*q.shape[:-1], 3))
 
     def bind(self, state: Tensor, torque: Tensor, gravity: Tensor) -> tuple[Tensor, Any]:
-        """Return the states one frame later and the recorded launch that recomputes them; see `ProgramFrame.bound`.
+        """Return the states one frame later and the recorded launch that recomputes them; see `ProgramFrame.bind`.
 
         `gravity` is in world axes [m/s^2], shape [worlds, 3].
         """
@@ -187,7 +187,7 @@ class ContactMotion:
     ) -> tuple[Tensor, Any, Callable[[Ground | None], None]] | None:
         """Return the motion on a plane or in free space on fixed buffers; None on other grounds.
 
-        Arguments: see `FreeMotion.bound`.
+        Arguments: see `FreeMotion.bind`.
 
         Returns:
             The states one frame later; the recorded launch that recomputes them in place; and a function that updates

@@ -47,7 +47,7 @@ class Memory:
 
     @classmethod
     def concatenate(cls, parts: Sequence["Memory"]) -> "Memory":
-        """Return the worlds of several memories one after another, as `State.joined`."""
+        """Return the worlds of several memories one after another, as `State.concatenate`."""
         return cls(**{name: torch.cat([getattr(part, name) for part in parts]) for name in vars(parts[0])})
 
     def renew(self, mask: Tensor, fresh: "Memory") -> "Memory":

@@ -349,7 +349,7 @@ class WorldModel(EnsembleDynamics):
         return inputs, top, hidden
 
     def std(self, log_std: Tensor) -> Tensor:
-        """Return standard deviations in the units of the state from outputs of the heads; see `bounded`."""
+        """Return standard deviations in the units of the state from outputs of the heads; see `bound_log_std`."""
         return torch.exp(self.bound_log_std(log_std)) * self.scale
 
     def bound_log_std(self, log_std: Tensor, *, grows: bool = True) -> Tensor:
