@@ -37,7 +37,7 @@ def train(request: TrainRequest, *, gpu_ids: GpuIds = ()) -> None:
     Example:
         neurodyn train cartpole --data cartpole.h5 --out runs/cartpole --minutes 10
         neurodyn train anymal-c --kind world-model --data walks.h5 --out runs/walks
-        neurodyn train examples/real_robots/ricmonk --kind any --minutes 5 --data ricmonk.h5 --out runs/ricmonk
+        neurodyn train cartpole --kind any --minutes 5 --data log.h5 --out runs/any
     """
     from neurodyn.learn.training import train as train_model
 
