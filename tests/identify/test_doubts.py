@@ -298,6 +298,15 @@ def test_links_at_bounds_are_those_of_another_robot(
     assert found == ["bound", "wrong-robot"][: 1 + doubted]
 
 
+@pytest.mark.parametrize(("share", "doubted"), [(0.7, ["wrong-robot"]), (0.3, [])])
+def test_a_payload_that_weighs_as_much_as_the_robot_is_another_robot(
+    share: float, doubted: list[str], sound: Store, fitted: FitModel, climb: Climb
+):
+    load = share * sum(link.mass for link in fitted.mechanism.links)
+    known = evidence_of(sound, fitted, climb, [value("payload.mass", load, 0.0)])
+    assert [one.name for one in DOUBTS["payload"](known)] == doubted
+
+
 def test_values_that_are_not_kept_are_not_doubted(sound: Store, fitted: FitModel, climb: Climb):
     one = value("actuator.elbow.bias", 0.16, 0.0, bound=True)
     assert not list(at_a_bound(evidence_of(sound, fitted, climb, [one], chosen=DECLARED)))

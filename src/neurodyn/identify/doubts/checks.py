@@ -19,7 +19,12 @@ from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.identify.doubts.evidence import Evidence, FitEvidence
 from neurodyn.identify.doubts.log_columns import fits_with_other_columns
 from neurodyn.identify.doubts.log_doubts import doubts_of
-from neurodyn.identify.doubts.plausible_values import at_a_bound, beyond_the_robot, far_from_the_declaration
+from neurodyn.identify.doubts.plausible_values import (
+    at_a_bound,
+    beyond_the_robot,
+    carries_another_robot,
+    far_from_the_declaration,
+)
 from neurodyn.identify.doubts.run_influence import of_influences
 from neurodyn.identify.ladder.references import GRU, WORLD
 from neurodyn.identify.ladder.rungs import DECLARED, NETWORKS
@@ -274,6 +279,7 @@ DOUBTS: Registry[Check] = Registry(
     agreement=logs_disagree,
     limit=beyond_the_robot,
     bound=at_a_bound,
+    payload=carries_another_robot,
     far=far_from_the_declaration,
     converged=does_not_converge,
     forecasts=forecasts_are_poor,

@@ -16,6 +16,7 @@ from neurodyn.data.windows import select_windows
 from neurodyn.identify.doubts.evidence import FitEvidence
 from neurodyn.identify.result import IdentifiedParameter
 from neurodyn.identify.unknowns.quantities import LIMITS, carried
+from neurodyn.identify.unknowns.search_space import PAYLOAD
 
 _STALLS: tuple[float, float] = (0.5, 0.9)
 """Shares of a motor's torque that one quantity takes up in the logged motion: one for a remark, one to worry."""
@@ -24,6 +25,8 @@ _ROTOR = 30.0
 _FACTOR = 4.0
 """Factor between a declared gain and its identified value above which the declaration is of another controller."""
 _MASS = 2.0
+_HEAVY = 0.5
+"""Payload of a bolted robot, as a share of its mass, above which it is another robot."""
 _NAMED = 3
 _QUANTILE = 0.95
 _BOUNDARY = 1e-9
@@ -46,6 +49,19 @@ def at_a_bound(evidence: FitEvidence) -> Iterator[Finding]:
             "links differ more from the declaration than those of one robot do",
             "check that the declaration is of this robot, its version and its tools",
         )  # fmt: skip
+
+
+def carries_another_robot(evidence: FitEvidence) -> Iterator[Finding]:
+    """Doubt a bolted robot with a payload that is large beside its own mass: links of another one weigh more, too."""
+    mechanism = evidence.fitted.mechanism
+    total = sum(link.mass for link in mechanism.links)
+    for one in evidence.determined:
+        if one.name == PAYLOAD[0] and not mechanism.floating and one.value > _HEAVY * total:
+            yield Finding(
+                "wrong-robot", "warning", f"a payload of {one.value:.3g} kg on a robot of {total:.3g} kg: links differ "
+                "more from the declaration than those of one robot do",
+                "check that the declaration is of this robot, its version and its tools",
+            )  # fmt: skip
 
 
 def _is_nothing(one: IdentifiedParameter) -> bool:
