@@ -4,6 +4,7 @@
     python benchmarks/walkers.py POLICY ... --episodes 512 --seconds 20
     python benchmarks/walkers.py POLICY --push 0 --noise 0
     python benchmarks/walkers.py POLICY --stand-in examples/sensed_go1.py:SensedGo1     # the `model` of a stand-in
+    python benchmarks/walkers.py POLICY --ground examples/steps_and_slopes.yaml
 
 Nothing of the library's engine takes part: `mujoco.mj_step` moves the robot, and the policy's observations are computed
 here from its state, with the errors of the task's sensors. Commands change every 5 s, a tenth of them to standing, and
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import mujoco
@@ -23,7 +25,10 @@ import torch
 
 from _common import result_parser, single_thread
 from neurodyn.core.artifacts import write_json
+from neurodyn.core.description.scene import Plane, Scene, Shape, Terrain
 from neurodyn.core.registry import own_class, split_name
+from neurodyn.evaluate.named_scenarios import scenario
+from neurodyn.geometry.solids import terrain_heights
 from neurodyn.policy.artifact import acting, load_policy
 from neurodyn.robots import load
 from neurodyn.robots.assets import asset_path
@@ -36,6 +41,9 @@ STANDING, STILL = 0.1, 0.05
 """Share of commands to stand, and size below which a command is one."""
 FALLEN = -0.5
 """The z component of gravity in base axes above which the robot has fallen."""
+START, BESIDE = 8.0, 0.4
+"""Largest distance of starts from the middle of a terrain along x and y, and from a robot to ground below it [m]."""
+terrain_heights_of = lru_cache(terrain_heights)
 
 
 @dataclass(frozen=True)
@@ -67,32 +75,67 @@ class Walk:
     cpu: float
 
 
-def asset_model(task: Velocity) -> mujoco.MjModel:
+def asset_model(task: Velocity, scene: Scene) -> mujoco.MjModel:
     """Return the model of the robot's own asset.
 
-    An MJCF keeps its actuators, options and floor; meshes that are only seen are left out. A URDF, which has none of
-    them, gets those of the robot's declaration.
+    An MJCF keeps its actuators, options and floor, which takes the shape of the scene's ground; meshes that are only
+    seen are left out. A URDF, which has none of them, gets those of the robot's declaration.
     """
     path = asset_path(load(task.robot)).resolve()
     if path.suffix != ".xml":
-        robot = task.declaration()
-        return build_model(robot, robot.named_ground()).model
+        return build_model(task.declaration(), scene).model
     spec = mujoco.MjSpec.from_file(str(path))
     for geom in list(spec.geoms):
         if geom.type == mujoco.mjtGeom.mjGEOM_MESH and not geom.contype and not geom.conaffinity:
             spec.delete(geom)
     for mesh in list(spec.meshes):
         spec.delete(mesh)
+    floors = [geom for geom in spec.worldbody.geoms if geom.type == mujoco.mjtGeom.mjGEOM_PLANE]
+    if len(floors) != 1 or len(scene.shapes) != 1:
+        raise SystemExit(f"{path.name}: {len(floors)} floors for {len(scene.shapes)} shapes; valid: one of each")
+    _shape_floor(spec, floors[0], scene.shapes[0])
     return spec.compile()
+
+
+def _shape_floor(spec: mujoco.MjSpec, floor: Any, shape: Shape) -> None:
+    """Give a floor the shape of a plane or a terrain."""
+    x, y, z, w = shape.rotation
+    floor.quat = (w, x, y, z)
+    if isinstance(shape, Terrain):
+        heights = terrain_heights(shape)
+        low, span = heights.min(), max(np.ptp(heights), 1e-6)
+        half = [edge / 2 for edge in shape.size]
+        spec.add_hfield(name="ground", nrow=heights.shape[0], ncol=heights.shape[1], size=[*half, span, 1.0],
+                        userdata=((heights - low) / span).ravel())  # fmt: skip
+        floor.type, floor.hfieldname, floor.pos = mujoco.mjtGeom.mjGEOM_HFIELD, "ground", (0.0, 0.0, low)
+    elif not isinstance(shape, Plane):
+        raise SystemExit(f"a ground of kind {shape.__struct_config__.tag}; valid: plane, terrain")
+
+
+def level(ground: Shape) -> bool:
+    """Return whether a ground is a level plane."""
+    return isinstance(ground, Plane) and abs(ground.rotation[3]) > 1.0 - 1e-9
+
+
+def height_of(ground: Shape, place: np.ndarray) -> np.ndarray:
+    """Return the height of a ground [m] at horizontal positions, shape [n, 2]."""
+    if isinstance(ground, Terrain):
+        heights = terrain_heights_of(ground)
+        middle = (np.array(heights.shape[::-1]) - 1) / 2
+        column, row = np.rint(np.nan_to_num(place) / ground.cell + middle).astype(int).T
+        return heights[row.clip(0, heights.shape[0] - 1), column.clip(0, heights.shape[1] - 1)]
+    x, y, z, w = ground.rotation
+    up = matrix_of(np.array([w, x, y, z]))[:, 2]
+    return -(place @ up[:2]) / up[2]
 
 
 class Bodies:
     """Worlds of plain MuJoCo that stand in the nominal pose, with what a policy sees of them."""
 
     def __init__(
-        self, model: mujoco.MjModel, task: Velocity, worlds: int, noise: float, rng: np.random.Generator
+        self, model: mujoco.MjModel, task: Velocity, worlds: int, noise: float, rng: np.random.Generator, scene: Scene
     ) -> None:
-        self.model, self.task, self.rng = model, task, rng
+        self.model, self.task, self.rng, self._ground = model, task, rng, scene.shapes[0]
         self.dt = task.declaration().dt
         self.steps = round(self.dt / model.opt.timestep)
         if abs(self.steps * model.opt.timestep - self.dt) > 1e-9:
@@ -112,8 +155,13 @@ class Bodies:
         self._noise = noise * np.concatenate([[term.noise] * len(term.names) for term in task.readings])
         bias = noise * np.concatenate([[term.bias] * len(term.names) for term in task.readings])
         self._bias = bias * rng.uniform(-1, 1, (worlds, len(bias)))
+        places = rng.spawn(1)[0]
         for data in self.datas:
-            data.qpos[2] = task.legs.height + 0.02
+            if not level(self._ground):
+                angle, data.qpos[:2] = places.uniform(-np.pi, np.pi), places.uniform(-START, START, 2)
+                data.qpos[3:7] = [np.cos(angle / 2), 0.0, 0.0, np.sin(angle / 2)]
+            around = data.qpos[:2] + BESIDE * places.uniform(-1.0, 1.0, (64, 2))
+            data.qpos[2] = task.legs.height + 0.02 + height_of(self._ground, around).max()
             data.qpos[self._q] = self._pose + rng.uniform(-0.05, 0.05, len(joints))
             data.ctrl[self._drives] = self._home
             if model.na:  # servos that follow their commands late
@@ -155,9 +203,11 @@ class Bodies:
 
     def fallen(self) -> np.ndarray:
         """Return which robots have fallen, shape [worlds]."""
+        above = np.array([data.qpos[:3] for data in self.datas])
+        above = above[:, 2] - height_of(self._ground, above[:, :2])
         return np.array([
-            -matrix_of(data.qpos[3:7])[2, 2] > FALLEN or data.qpos[2] < 0.6 * self.task.legs.height
-            or not np.isfinite(data.qpos).all() for data in self.datas
+            -matrix_of(data.qpos[3:7])[2, 2] > FALLEN or not height > 0.6 * self.task.legs.height
+            for data, height in zip(self.datas, above, strict=True)
         ])  # fmt: skip
 
     def push(self, size: float) -> None:
@@ -181,13 +231,17 @@ def heading_of(quaternion: np.ndarray) -> float:
 
 def judged(policy: str, *, episodes: int, seconds: float, push: float = 0.5, noise: float = 1.0, seed: int = 7,
            fastest: tuple[float, float, float] = (1.0, 0.5, 1.0), robot: str | None = None,
-           model: mujoco.MjModel | None = None) -> Walk:  # fmt: skip
-    """Play a policy in plain MuJoCo and return its figures; `robot` if its own has moved, `model` of a stand-in."""
+           model: mujoco.MjModel | None = None, ground: str | None = None) -> Walk:  # fmt: skip
+    """Play a policy in plain MuJoCo and return its figures.
+
+    `robot` and `ground` if not its own; `model` of a stand-in, which brings its ground.
+    """
     begin = time.process_time()
     config, network = load_policy(policy)
     task = Velocity(robot or config.robot)
-    model, rng = model or asset_model(task), np.random.default_rng(seed)
-    bodies, act = Bodies(model, task, episodes, noise, rng), acting(network)
+    scene = scenario(task.declaration(), ground, words=()).scene or Scene()
+    model, rng = model or asset_model(task, scene), np.random.default_rng(seed)
+    bodies, act = Bodies(model, task, episodes, noise, rng, scene), acting(network)
     actions, alive = np.zeros((episodes, len(task.actions))), np.ones(episodes, bool)
     frames, period, pushed = (round(x / bodies.dt) for x in (seconds, PERIOD, PUSHED))
     command, record = np.zeros((episodes, 3)), []
@@ -275,6 +329,7 @@ def main() -> None:
     parser.add_argument("--fastest", type=float, nargs=3, default=(1.0, 0.5, 1.0), help="commands [m/s, m/s, rad/s]")
     parser.add_argument("--robot", help="the policies' robot, if it has moved")
     parser.add_argument("--stand-in", help="FILE.py:CLASS of a robot in MuJoCo in place of the asset")
+    parser.add_argument("--ground", help="one of the robot's grounds, or a file with one plane or terrain")
     args = parser.parse_args()
     single_thread()
     print(HEAD)
@@ -286,7 +341,7 @@ def main() -> None:
     walks: dict[str, Mapping[str, float]] = {}
     for policy in args.policies:
         walk = judged(policy, episodes=args.episodes, seconds=args.seconds, push=args.push, noise=args.noise,
-                      fastest=tuple(args.fastest), robot=args.robot, model=model)  # fmt: skip
+                      fastest=tuple(args.fastest), robot=args.robot, model=model, ground=args.ground)  # fmt: skip
         print(row(policy, walk), flush=True)
         walks[policy] = asdict(walk)
     if args.json:

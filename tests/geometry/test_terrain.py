@@ -6,7 +6,7 @@ from neurodyn.core.description.scene import Terrain
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.solids import terrain_heights
 
-STYLES = ["rough", "steps", "stairs", "mixed"]
+STYLES = ["rough", "steps", "stairs", "slopes", "mixed"]
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -31,6 +31,15 @@ def test_steps_are_flat_blocks_of_the_feature_size():
     heights = terrain_heights(Terrain(style="steps", size=(4.0, 4.0), cell=0.05, feature=0.5))
     change = np.abs(np.diff(heights, axis=1)) > 0
     np.testing.assert_array_equal(np.flatnonzero(change.any(0)), np.arange(9, 80, 10))
+
+
+def test_slopes_climb_the_amplitude_along_the_feature_and_tiles_are_as_chosen():
+    heights = terrain_heights(Terrain(style="slopes", size=(8.0, 8.0), cell=0.05, amplitude=0.15, feature=0.6))
+    climb = np.abs(np.diff(heights[80])) / 0.05
+    assert np.median(climb) == pytest.approx(0.25)
+    assert climb.max() == pytest.approx(0.25)
+    tiled = terrain_heights(Terrain(style="mixed", size=(24.0, 24.0), amplitude=0.15, feature=0.6, tiles=("slopes",)))
+    assert np.abs(np.diff(tiled, axis=1)).max() < 0.15
 
 
 def test_stairs_and_mixed_terrain_are_flat_where_robots_begin():

@@ -260,8 +260,7 @@ def terrain_heights(terrain: Terrain) -> np.ndarray:
             f"{rows} x {columns} heights; valid: at least 2 each and {_MOST_HEIGHTS} in all; change size or cell"
         )
     generator = np.random.default_rng([terrain.seed, 0x7E44])
-    makers = {"rough": _rough, "steps": _steps, "stairs": _stairs, "mixed": _mix_tiles}
-    return makers[terrain.style](generator, rows, columns, terrain)
+    return _STYLES[terrain.style](generator, rows, columns, terrain)
 
 
 def _rough(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
@@ -283,27 +282,44 @@ def _steps(generator: np.random.Generator, rows: int, columns: int, terrain: Ter
 
 def _stairs(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
     """Square rings around a flat centre: treads as deep as `feature`, three steps down or up to the amplitude."""
+    ring = np.floor(_distance(rows, columns, terrain) + 0.5)
+    return _sign(generator) * terrain.amplitude * (3 - np.abs(3 - ring % 6)) / 3  # 0 1 2 3 2 1 0 ...
+
+
+def _slopes(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
+    """Square rings around a flat centre: slopes as long as `feature`, up or down to the amplitude and back."""
+    along = np.maximum(_distance(rows, columns, terrain) - 0.5, 0.0) % 2
+    return _sign(generator) * terrain.amplitude * (1 - np.abs(1 - along))
+
+
+def _flat(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
+    return np.zeros((rows, columns))
+
+
+def _distance(rows: int, columns: int, terrain: Terrain) -> np.ndarray:
+    """Return distances from the middle, along x or y, whichever is greater, in features, shape [rows, columns]."""
     y, x = (np.abs(np.arange(count) - (count - 1) / 2) * terrain.cell for count in (rows, columns))
-    ring = np.floor(np.maximum(y[:, None], x[None]) / terrain.feature + 0.5)
-    level = 3 - np.abs(3 - ring % 6)  # 0 1 2 3 2 1 0 ...
-    direction = -1.0 if generator.random() < 0.5 else 1.0
-    return direction * terrain.amplitude * level / 3
+    return np.maximum(y[:, None], x[None]) / terrain.feature
+
+
+def _sign(generator: np.random.Generator) -> float:
+    return -1.0 if generator.random() < 0.5 else 1.0
 
 
 def _mix_tiles(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
-    """Tiles of all styles, flat ones included, in random order; the central tile is flat."""
+    """Tiles of several styles in random order; the central tile has the last one."""
     edge = max(2, round(_TILE / terrain.cell))
-    makers = (_rough, _steps, _stairs, None)
     across, along = -(-rows // edge), -(-columns // edge)
-    styles = generator.integers(0, len(makers), (across, along))
-    styles[across // 2, along // 2] = len(makers) - 1
-    heights = np.zeros((across * edge, along * edge))
-    for i in range(across):
-        for j in range(along):
-            maker = makers[styles[i, j]]
-            if maker is not None:
-                heights[i * edge : (i + 1) * edge, j * edge : (j + 1) * edge] = maker(generator, edge, edge, terrain)
+    styles = generator.integers(0, len(terrain.tiles), (across, along))
+    styles[across // 2, along // 2] = len(terrain.tiles) - 1
+    tiles = [[_STYLES[terrain.tiles[style]](generator, edge, edge, terrain) for style in row] for row in styles]
+    heights = np.block(tiles)
     return heights[:rows, :columns]
+
+
+_STYLES = {
+    "rough": _rough, "steps": _steps, "stairs": _stairs, "slopes": _slopes, "flat": _flat, "mixed": _mix_tiles,
+}  # fmt: skip
 
 
 Kind = Literal["plane", "box", "sphere", "capsule", "cylinder", "mesh", "heightfield"]

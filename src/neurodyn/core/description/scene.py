@@ -91,9 +91,11 @@ class Heightfield(_Placed, frozen=True, kw_only=True, tag="heightfield", tag_fie
 class Terrain(_Placed, frozen=True, kw_only=True, tag="terrain", tag_field="kind"):
     """A heightfield generated from a seed."""
 
-    style: Literal["rough", "steps", "stairs", "mixed"]
-    """"rough" (smooth noise), "steps" (square blocks of random height), "stairs" (a pyramid), or "mixed" (tiles of
-    each, and flat ones)."""
+    style: Literal["rough", "steps", "stairs", "slopes", "mixed"]
+    """"rough" (smooth noise), "steps" (square blocks of random height), "stairs" (a pyramid), "slopes" (one with smooth
+    sides), or "mixed" (`tiles`)."""
+    tiles: tuple[Literal["rough", "steps", "stairs", "slopes", "flat"], ...] = ("rough", "steps", "stairs", "flat")
+    """Styles of mixed terrain, in random order; the last one is that of the middle."""
     seed: int = 0
     """Seed of the heights."""
     size: tuple[Positive, Positive] = (20.0, 20.0)
@@ -103,7 +105,7 @@ class Terrain(_Placed, frozen=True, kw_only=True, tag="terrain", tag_field="kind
     amplitude: Positive = 0.1
     """Largest height above and depth below zero [m]."""
     feature: Positive = 0.5
-    """Length of bumps, or edge of blocks [m]."""
+    """Length of bumps and slopes, depth of treads, or edge of blocks [m]."""
 
 
 Shape = Plane | Box | Sphere | Capsule | Cylinder | Mesh | Heightfield | Terrain
