@@ -339,8 +339,16 @@ def require_task(config: PolicyConfig, task: Task, source: str) -> None:
         if _same_own(config.task, now.task) and (name == "task" or (name == "robot" and of_robot(now.task))):
             continue  # the file or the robot may have moved; joints and scales identify them
         if stored != wanted:
-            shown, asked = (list(x) if isinstance(x, tuple) else x for x in (stored, wanted))
-            raise MismatchError(f"{source}: policy for another task: its {name} is {shown}; valid here: {asked}")
+            raise MismatchError(f"{source}: policy for another task: its {_difference(name, stored, wanted)}")
+
+
+def _difference(name: str, stored: Any, wanted: Any) -> str:
+    """Say how a value of a policy differs from a task's; of columns, which ones only one of them has."""
+    if name in ("observations", "actions") and set(stored) != set(wanted):
+        lacks, beyond = (choices(set(one) - set(other)) for one, other in ((wanted, stored), (stored, wanted)))
+        return f"{name} lack {lacks} and have {beyond}; valid: a policy trained for this task as it is now"
+    shown, asked = (list(x) if isinstance(x, tuple) else x for x in (stored, wanted))
+    return f"{name} is {shown}; valid here: {asked}"
 
 
 def require_unprivileged(config: PolicyConfig, source: str) -> None:
