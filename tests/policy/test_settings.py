@@ -7,12 +7,19 @@ from neurodyn import tasks
 from neurodyn.core.errors import InputError
 from neurodyn.policy.online_learning.problem import settings_of
 from neurodyn.policy.requests import OnlineRequest
-from neurodyn.policy.settings import PolicySettings, load_settings, with_flags
+from neurodyn.policy.settings import PolicySettings, ShacSettings, load_settings, with_flags
 
 
 @pytest.mark.parametrize("name", tasks.names())
 def test_every_task_has_settings(name):
     assert load_settings(name).iterations is not None
+
+
+def test_a_task_may_know_settings_that_suit_its_robot_better():
+    names = ("velocity-biped", "velocity@./g1")
+    assert load_settings(names, kind=ShacSettings).network.initial_std == 0.3
+    assert load_settings(names[1], kind=ShacSettings).network.initial_std == 0.7
+    assert load_settings(names) == load_settings(names[1])  # PPO has none for two feet
 
 
 def test_minutes_replace_updates_unless_both_are_given():

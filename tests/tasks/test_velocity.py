@@ -19,6 +19,7 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.artifact import load_policy, task_of
 from neurodyn.policy.learners.training import train as train_policy
+from neurodyn.policy.worlds.disturbances import disturbances_of
 from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.declaration.declare import declare
@@ -221,6 +222,15 @@ def test_standing_as_asked_is_worth_tracking_uprightness_and_pose(task):
     )
 
 
+def test_a_joint_far_from_its_pose_hides_none_of_the_others(task):
+    moved = torch.zeros(1, 8)
+    moved[0, 0] = 9.0
+    quantities = _quantities(task, joint_position=task.joint_nominal(moved) + moved)
+    earned = rates(task, quantities, walking_memory(task), torch.zeros(1, 8))
+    assert earned["pose"] == pytest.approx(0.5 * 7 / 8, rel=1e-3)
+    assert task.presets == ()
+
+
 def test_terms_by_hand(task):
     names = list(task.contacts)
     feet = [names.index(foot) for foot in task.feet]
@@ -266,6 +276,31 @@ def test_the_gait_goes_on_whatever_is_commanded_and_is_seen_only_when_walking(ta
     torch.testing.assert_close(known, torch.full_like(known, task.stride), atol=1e-4, rtol=0)
     assert 3 + len(task.unseen_command) == memory.command.shape[1]
     assert task.stride == pytest.approx(2 * math.pi * 0.02 * 0.35 * math.sqrt(9.81 / task.legs.height), rel=1e-6)
+
+
+@pytest.mark.parametrize("order", [("FL", "FR", "RL", "RR"), ("FL", "RR", "FR", "RL")])
+def test_diagonal_feet_are_lifted_together_whatever_their_order(folder, tmp_path, order):
+    shutil.copytree(folder, tmp_path / "dog")
+    file = tmp_path / "dog" / "robot.yaml"
+    tree = yaml.safe_load(file.read_text())
+    tree["legs"]["feet"] = list(order)
+    file.write_text(yaml.safe_dump(tree))
+    task = Velocity(str(tmp_path / "dog"))
+    phase = dict(zip(task.feet, task._beat, strict=True))
+    assert phase["FL"] == phase["RR"] != phase["FR"] == phase["RL"]
+
+
+def test_pushes_are_as_strong_as_the_learner_wants(task, dynamics):
+    pushes = disturbances_of(["push.velocity=2:2", "push.interval=.02:.02"], task)
+    sideways = []
+    for share in (0.0, 0.5, 1.0):
+        world = PolicyEnvironment(task, dynamics, SampledStarts(task, 0), 8, noisy=False, disturbed=pushes)
+        world.push_share = share
+        world.step_frame(torch.zeros(8, 8))
+        sideways.append(world.now["base_linear_velocity"][:, :2])
+    none, half, whole = sideways
+    assert (half - none).norm(dim=-1) == pytest.approx(1.0, rel=0.2)
+    torch.testing.assert_close(whole - none, 2.0 * (half - none), rtol=0.1, atol=0.1)
 
 
 def test_rewards_of_the_gait_have_gradients(task):
@@ -340,5 +375,5 @@ def test_a_fresh_declaration_trains_and_its_policy_follows_the_robot_where_it_mo
     with pytest.raises(InputError, match="if its robot has moved, give --task velocity@ROBOT"):
         task_of(config, None, "policy")
     assert task_of(config, f"velocity@{there}", "policy").actions == task.actions
-    with pytest.raises(MismatchError, match="its observations is"):
+    with pytest.raises(MismatchError, match=r"its observations lack .*FL_hip_joint.* and have .*FL_calf"):
         task_of(config, "velocity@go2", "policy")

@@ -288,7 +288,7 @@ S = TypeVar("S", bound=TrainingSettings)
 
 
 def load_settings(
-    task: str,
+    task: str | tuple[str, ...],
     path: Path | None = None,
     *,
     logs: bool = False,
@@ -301,7 +301,7 @@ def load_settings(
     models of logs (TASK-from-logs.yaml), or of logs of random motion (TASK-from-nothing.yaml).
 
     Args:
-        task: Name of the task.
+        task: Name of the task, or names of its presets, best first.
         path: User's settings file; None for the preset.
         logs: Whether the policy is trained in a model of logs.
         nothing: Whether the logs start from random motion and the policy from scratch.
@@ -310,11 +310,13 @@ def load_settings(
     Raises:
         InputError: The file is missing or bad.
     """
-    name = task.partition("@")[0]
-    beginnings = {"-from-nothing": logs and nothing, "-from-logs": logs, "": True}
-    names = [name + beginning for beginning, known in beginnings.items() if known]
-    presets = () if ".py:" in task or kind.presets is None else tuple(kind.presets / f"{name}.yaml" for name in names)
-    return load_preset(kind, path, presets) or kind()
+    names = (task,) if isinstance(task, str) else task
+    endings = {"-from-nothing": logs and nothing, "-from-logs": logs, "": True}
+    files = [
+        kind.presets / f"{name.partition('@')[0]}{ending}.yaml" for name in names if kind.presets and ".py:" not in name
+        for ending, known in endings.items() if known
+    ]  # fmt: skip
+    return load_preset(kind, path, files) or kind()
 
 
 FLAGS = (

@@ -3,9 +3,10 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cached_property, lru_cache
+from itertools import groupby
 from types import MappingProxyType
 from typing import Self
 
@@ -13,6 +14,7 @@ import msgspec
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.spec import JointSpec
 from neurodyn.core.errors import InputError, choices, unknown
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.quantities import Quantities
@@ -46,20 +48,35 @@ def reset_states(robot: Robot, worlds: int, generator: torch.Generator, *, headi
         heading: Range of a floating base's angle about the vertical [rad], for robots whose resets give no `rotation`.
             None for that of the resets.
     """
-    q: list[Tensor] = []
-    qd: list[Tensor] = []
-    objects = robot.spec.objects
-    for joint in robot.spec.joints:
-        if joint.name in objects:
-            q.append(_object_pose(robot.object_intervals(joint.name, reset=True), worlds, generator))
-        elif joint.kind == "free":
-            q.append(_pose(robot, worlds, generator, heading or robot.reset_interval("q", f"{joint.name}.heading")))
-        elif joint.kind == "ball":
-            q.append(shared_tensor((0.0, 0.0, 0.0, 1.0), generator.device, torch.get_default_dtype()).expand(worlds, 4))
-        else:
-            q.append(uniform(robot.reset_interval("q", joint.name), worlds, generator)[:, None])
-        qd += [uniform(robot.reset_interval("qd", name), worlds, generator)[:, None] for name in joint.qd_names]
+    q, qd = list[Tensor](), list[Tensor]()
+    for scalar, joints in groupby(robot.spec.joints, key=lambda joint: joint.kind not in ("free", "ball")):
+        for joint in () if scalar else joints:
+            q.append(_reset_pose(robot, joint, worlds, generator, heading))
+            qd.append(_each([robot.reset_interval("qd", name) for name in joint.qd_names], worlds, generator))
+        if scalar:
+            both = [robot.reset_interval(part, joint.name) for joint in joints for part in ("q", "qd")]
+            drawn = _each(both, worlds, generator)
+            q.append(drawn[:, ::2])
+            qd.append(drawn[:, 1::2])
     return State(torch.cat(q, dim=1), torch.cat(qd, dim=1))
+
+
+def _reset_pose(
+    robot: Robot, joint: JointSpec, worlds: int, generator: torch.Generator, heading: Interval | None
+) -> Tensor:
+    """Draw positions of a free joint; ball joints are at rest."""
+    if joint.kind == "ball":
+        return shared_tensor((0.0, 0.0, 0.0, 1.0), generator.device, torch.get_default_dtype()).expand(worlds, 4)
+    if joint.name in robot.spec.objects:
+        return _object_pose(robot.object_intervals(joint.name, reset=True), worlds, generator)
+    return _pose(robot, worlds, generator, heading or robot.reset_interval("q", f"{joint.name}.heading"))
+
+
+def _each(intervals: Sequence[Interval], worlds: int, generator: torch.Generator) -> Tensor:
+    """Draw numbers uniformly, each within its interval, shape [worlds, intervals]."""
+    drawn = torch.rand(len(intervals), worlds, generator=generator, device=generator.device)
+    lowest, width = constant(tuple((lower, upper - lower) for lower, upper in intervals), drawn).T[..., None]
+    return (lowest + width * drawn).T
 
 
 def uniform(interval: Interval, worlds: int, generator: torch.Generator) -> Tensor:
@@ -115,6 +132,7 @@ class Task(ABC):
         foresight: Frames from which `hindsight` infers a command.
         limit: Magnitude at which components of an action are clipped.
         unseen_command: Meanings of a command's numbers after those that policies observe as "command.NAME".
+        presets: Names of settings that suit it better than those of its name.
         along_gradients: Whether policies learn it best along gradients of the dynamics, where there are any.
         implausible_reward: Reward of a frame that ends an episode because its state is implausible. If rewards are
             costs, the largest cost of an episode: otherwise breaking the simulator is the best policy.
@@ -136,6 +154,7 @@ class Task(ABC):
     foresight: int = 1
     limit: float = 1.0
     unseen_command: tuple[str, ...] = ()
+    presets: tuple[str, ...] = ()
     along_gradients: bool = False
     implausible_reward: float = 0.0
     mirrored: Mapping[str, tuple[str, float]] = MappingProxyType({})

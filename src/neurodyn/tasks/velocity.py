@@ -9,6 +9,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from types import MappingProxyType
 
 import msgspec
@@ -171,15 +172,15 @@ _LIFT, _NEAR = 0.15, 0.5
 """Height to which the gait lifts feet, relative to the base's height, at most 0.1 m; and deviation from it, relative to
 it, at which its reward has fallen to 1/e."""
 _SPREAD_STANDING, _SPREAD_SWING, _SPREAD_OTHER = 0.08, 0.4, 0.15
-"""Deviations from the nominal pose at which its reward has fallen to 1/e: standing; walking, for joints that swing legs
-and for others [rad or m]."""
+"""Deviations from the nominal pose at which the reward of a joint is halved: standing; walking, for joints that swing
+legs and for others [rad or m]."""
 
 
 class Velocity(VelocityTracking):
     """Track velocities on the robot's declared legs (`legs`), by targets of its servos.
 
-    Feet take turns in pairs, in the order of `legs`: diagonal ones trot, two alternate. A command therefore has a fifth
-    number, the phase of the gait [rad], which grows by `stride` in every frame.
+    Feet take turns: diagonal ones trot, two alternate. A command therefore has a fifth number, the phase of the gait
+    [rad], which grows by `stride` in every frame.
 
     Robots that take torques get a servo in each driven joint, with the gains that hold the nominal pose.
     """
@@ -212,6 +213,7 @@ class Velocity(VelocityTracking):
         self._gains = declared.hold_gains()
         self._declaration = _at_frame(declared if declared.holds else _with_servos(declared))
         self.feet, self.contacts = legs.feet, tuple(declared.contacts)
+        self.presets = ("velocity-biped",) if len(legs.feet) == 2 else ()
         self._others = tuple(name for name in declared.contacts if name not in legs.feet)
         spec, rest = self._declaration.spec, legs.height
         self.actions = spec.controls
@@ -230,7 +232,6 @@ class Velocity(VelocityTracking):
             *super().unseen_command,
             f"phase of the gait [rad], {self.stride:.6g} more in every frame",
         )
-        self._beat = tuple(math.pi * ((leg + leg // 2) % 2) for leg in range(len(legs.feet)))
         self._limits = tuple(_soft_limits(posed[name].lower, posed[name].upper) if name in posed else _ANY
                              for name in joints)  # fmt: skip
 
@@ -303,6 +304,21 @@ class Velocity(VelocityTracking):
         off = (self._of_feet(quantities, "contact_height") - wanted) / (_NEAR * self._lift)
         return torch.exp(-off.square().mean(-1))
 
+    @cached_property
+    def _beat(self) -> tuple[float, ...]:
+        """Phases of the feet [rad]: in rows from front to hind, right and left alternate, and so do the rows.
+
+        Two feet alternate, four trot, six walk on tripods.
+        """
+        from neurodyn.sim.declaration.pose import foot_places  # tasks load without a simulator
+
+        places = foot_places(self._declaration)
+        by_row, beats = (-places[:, 0]).argsort(kind="stable"), [0.0] * len(places)
+        for start in range(0, len(places), 2):
+            for side, foot in enumerate(sorted(by_row[start : start + 2], key=lambda foot: places[foot, 1])):
+                beats[foot] = math.pi * ((start // 2 + side) % 2)
+        return tuple(beats)
+
     def _clock(self, quantities: Quantities, memory: Memory) -> Tensor:
         """Return sine and cosine of the gait's phase, 0 while the robot stands, shape [worlds, 2]."""
         phase = memory.command[:, PHASE]
@@ -313,7 +329,8 @@ class Velocity(VelocityTracking):
         """Return the nearness of the joints to the nominal pose, between 0 and 1, shape [worlds]."""
         away = (position - self.joint_nominal(position)).square()
         spreads = constant((self._spread_standing, self._spread), position)
-        return torch.exp(-torch.where(moving[:, None], away * spreads[1], away * spreads[0]).mean(-1))
+        # A mean of heavy-tailed kernels: one joint that is far away, such as a wrist, hides none of the others.
+        return (1.0 / (1.0 + torch.where(moving[:, None], away * spreads[1], away * spreads[0]))).mean(-1)
 
     def _beyond(self, position: Tensor) -> Tensor:
         """Return how far joints are in the outer twentieths of their ranges, summed, shape [worlds]."""

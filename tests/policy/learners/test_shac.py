@@ -179,6 +179,15 @@ def test_the_mean_of_the_policies_is_played(tmp_path):
     assert not torch.equal(expected, learner.actor.mlp[0].weight)
 
 
+def test_pushes_wait_until_a_robot_no_longer_falls(tmp_path):
+    learner = shac(tmp_path)
+    world = learner._world
+    for falls, share in ((0.05, 0.98), (0.05, 0.96), (0.002, 0.96), (0.0, 0.98), (0.0, 1.0), (0.0, 1.0)):
+        world.push_share = learner._mastered(falls)
+        assert world.push_share == pytest.approx(share)
+    assert learner.state()["push_share"] == 1.0
+
+
 def test_entropy_keeps_noise(tmp_path):
     noises = []
     for entropy in (0.0, 10.0):

@@ -95,16 +95,16 @@ def roll(
         watch: Observer of each frame's gradients by the actions.
     """
     world.cut()
-    observation = world.get_observations()["policy"]
+    observation, known = world.seen, world.judged
     apart = world.task.observes == SENSORS
     seen, judged, rolled = [], [], []
     for _ in range(frames):
         seen.append(observation)
         if apart:
-            judged.append(world.judged.detach())
+            judged.append(known.detach())
         action = clip_with_gradient(*act(observation), world.task.limit, watch.next_hook())
         frame = world.step_tracked(action)
-        observation = frame.observation
+        observation, known = frame.observation, frame.judged_next
         rolled.append(frame)
     reward = world.settle(rolled)
     before, last, failed, done = (

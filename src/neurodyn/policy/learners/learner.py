@@ -202,7 +202,7 @@ class PolicyLearner(Learner):
         values["failed_training"] = float(played.failed.double().mean())
         if played.commands:
             values["commands"] = {name: one.plain() for name, one in played.commands.items()}
-            call_standing(self._out, played.commands, train_state.seconds)
+            call_standing(self._out, played.commands, train_state.cpu_seconds)
         if self._judge is not None or (sample is not None and sample.inputs is not None):
             support = self._support_of(network, played, sample, train_state)
             if support.exploits and not (self._support is not None and self._support.exploits):

@@ -25,6 +25,9 @@ from neurodyn.policy.settings import ShacSettings
 from neurodyn.tasks.observations import CRITIC, POLICY
 from neurodyn.tasks.views import SENSORS
 
+_FEW, _MANY, _EASE = 0.001, 0.003, 0.02
+"""Failures per frame below which pushes grow and above which they shrink, and by how much per window."""
+
 
 class CriticRegression:
     """Fits a critic to targets."""
@@ -171,8 +174,16 @@ class ShacLearner(PolicyLearner):
             self._optimiser.step()
             follow(self._mean, self._actor.mlp, settings.average)
         self.losses = {"policy": float(loss), "gradient": float(norm), "value": self._fit(window)}
+        self._world.push_share = self._mastered(float(window.failed.float().mean()))
         self.save_periodically(train_state)
         return OptimiserStep(float(loss), share * settings.rate, taken)
+
+    def _mastered(self, falls: float) -> float:
+        """Return the next factor on pushes: it grows while few episodes fail per frame, and falls while many do."""
+        falls, before = current_ranks().mean(falls), self._world.push_share
+        if falls < _FEW:
+            return min(1.0, before + _EASE)
+        return max(0.0, before - _EASE) if falls > _MANY else before
 
     def act(self, observation: Tensor, std: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Return reparametrised noisy actions and their means, each of shape [worlds, actions].
@@ -217,6 +228,7 @@ class ShacLearner(PolicyLearner):
             ),
             "frames": self._frames,
             "median": self._median,
+            "push_share": self._world.push_share,
         }  # fmt: skip
 
     def load(self, saved: dict[str, Any]) -> None:
@@ -232,12 +244,14 @@ class ShacLearner(PolicyLearner):
             self._world.load(rank_state["worlds"])
         self._noise = rank_state.get("noise")  # checkpoints of version 0.1 have none
         self._frames, self._median = saved["frames"], saved["median"]
+        self._world.push_share = saved.get("push_share", 1.0)
         torch.set_rng_state(rank_state["random"].cpu())
 
     def extra_metrics(self) -> dict[str, Any]:
         """Return the length of the window and statistics of its gradients."""
         watch = self._watch
         figures = {"horizon": len(watch.norms), "explosion": watch.explosion(), "gradients": watch.by_horizon()}
+        figures |= {"pushes": self._world.push_share} if self._world.disturbances.pushes else {}
         return {**figures, "gradients_lost": watch.not_finite} if watch.not_finite else figures
 
     def closing_metrics(self, train_state: TrainState) -> dict[str, Any]:

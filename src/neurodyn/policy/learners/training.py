@@ -48,7 +48,8 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
     if algorithm.settings.infers:
         raise InputError("--algorithm distillation needs a teacher; valid: `neurodyn policy distill TEACHER --out DIR`")
     file = None if request.settings is None else Path(request.settings)
-    settings = load_settings(request.task, file, logs=dynamics.dynamics.measured, kind=algorithm.settings)
+    presets = (*task.presets, request.task)
+    settings = load_settings(presets, file, logs=dynamics.dynamics.measured, kind=algorithm.settings)
     flags = {name: getattr(request, name) for name in FLAGS}
     if not (request.one_robot or settings.one_robot):
         flags["randomise"] = over_posterior(request.randomise or settings.randomise, request.dynamics)

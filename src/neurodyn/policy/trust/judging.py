@@ -27,7 +27,7 @@ from neurodyn.tasks import Task
 _SURE = 2.0
 """Standard errors by which a return must fall."""
 _PATIENT = 30.0
-"""Seconds of training after which a policy that does not move is called so."""
+"""CPU-seconds of training after which a policy that does not move is called so."""
 _LEAST_EVALUATIONS = 4
 """Fewest evaluations that tell whether anything was learned."""
 

@@ -96,6 +96,7 @@ class TrackedFrame:
         action: Actions, shape [worlds, actions].
         uncertain: Epistemic uncertainty, shape [worlds]; None without a penalty.
         judged: What a critic sees of the end of the frame, before resets, shape [worlds, columns].
+        judged_next: What it sees after resets.
     """
 
     observation: Tensor
@@ -108,6 +109,7 @@ class TrackedFrame:
     action: Tensor
     uncertain: Tensor | None
     judged: Tensor
+    judged_next: Tensor
 
 
 def _with_contacts(now: Quantities, worlds: int) -> Quantities:
@@ -126,6 +128,7 @@ class PolicyEnvironment(VecEnv):
         environment: Ground and obstacles; None for dynamics limited to the surroundings of their logs.
         episodes: Ended episodes already read from the device but not yet collected.
         robots: Randomised robots of the current episodes.
+        push_share: Factor on pushes; learners lower it while robots fall.
     """
 
     def __init__(
@@ -201,7 +204,7 @@ class PolicyEnvironment(VecEnv):
         self._share = torch.tensor(penalty * task.penalty_scale, device=self.device)  # recorded frames see it change
         if capture is None and self.device.type == "cuda" and isinstance(dynamics, LearnedDynamics):
             capture = cuda_graph
-        self._record, self._captured = capture, None
+        self._record, self._captured, self.push_share = capture, None, 1.0
         # Checking whether any episode ended would stall a GPU: there, every frame includes the resets.
         self._always_resets = self.device.type != "cpu" or capture is not None
         self._world_reset = world_reset_in(dynamics, starts, worlds, ahead=self._always_resets)
@@ -412,22 +415,21 @@ class PolicyEnvironment(VecEnv):
             actions: Actions within the task's limit, shape [worlds, actions].
         """
         self._world_reset.prepare()
-        before = self._worlds_state
+        before = self._pushed()
         sent = None if self._disturbed is None else self._disturb(actions)
         then, step = self._frames.advance(before, actions, self._generator, tracked=True, sent=sent)
         end = ending(self.task, self._frames.bounds, step, then.now, before.memory)
         _, done, over = self._adopt_end(then, step, end)
         due = then.now, before.memory, actions, self._uncertain(step, end) if self._penalised else None
-        if not over and not self.disturbances.pushes:
+        if not over:
             last = self._see(None)
-            return TrackedFrame(last, last, end, done, over, *due, self._judged(last))
+            judged = self._judged(last)
+            return TrackedFrame(last, last, end, done, over, *due, judged, judged)
         last = self._last()
         judged = self._judged(last)
-        if over:
-            self._reset_worlds(done)
-        if self.disturbances.pushes:
-            self._push()
-        return TrackedFrame(self._see(done if over else None), last, end, done, over, *due, judged)
+        self._reset_worlds(done)
+        seen = self._see(done)
+        return TrackedFrame(seen, last, end, done, over, *due, judged, self._judged(seen))
 
     def settle(self, frames: Sequence[TrackedFrame]) -> Tensor:
         """Return the rewards of frames less the penalty, scaled, shape [frames, worlds], with gradients.
@@ -492,7 +494,7 @@ class PolicyEnvironment(VecEnv):
 
     def _frame(self, actions: Tensor) -> EnvironmentFrame:
         """Advance one frame, compute rewards, update the sums and reset the worlds that ended."""
-        task, frames, before = self.task, self._frames, self._worlds_state
+        task, frames, before = self.task, self._frames, self._pushed()
         actions = actions.clamp(-task.limit, task.limit)
         sent = None if self._disturbed is None else self._disturb(actions)
         after, step = frames.advance(before, actions, self._generator, sent=sent)
@@ -513,8 +515,6 @@ class PolicyEnvironment(VecEnv):
             if self._shows_last:
                 extras["last"] = self._last()
             self._reset_worlds(done)
-        if self.disturbances.pushes:
-            self._push()
         reward = torch.add(penalised, end.failed, alpha=self._failure) if self._failure else penalised
         reward = reward if self._scale == 1.0 else self._scale * reward
         return EnvironmentFrame(self._see(done if over else None), reward, done, extras, ended)
@@ -529,10 +529,16 @@ class PolicyEnvironment(VecEnv):
         self._worlds_state, self._sums = after, replace(self._sums, length=length)
         return timed_out, done, self._always_resets or bool(done.any())
 
-    def _push(self) -> None:
+    def _pushed(self) -> WorldsState:
+        """Return the worlds at the start of a frame, with pushes that the policy has not seen yet."""
+        current = self._worlds_state
+        if not self.disturbances.pushes:
+            return current
         assert self._disturbed is not None
         self._disturbed, change = self.disturbances.push(self._disturbed, self.robots.disturbed, self._generator)
-        self._worlds_state = self._frames.push(self._worlds_state, change)
+        if not self._always_resets and not change.any():
+            return current
+        return self._frames.push(current, self.push_share * change)
 
     def _terms_of(self, end: FrameEnd) -> Tensor:
         """Return the reward terms and, if there is one, the cost of implausible states, shape [terms, n]."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nominal pose of a robot (knees bent, feet below the hips), its legs, and contact points within a budget."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from neurodyn.core.description.contacts import ContactPointLayout
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.link_kinematics import LinkKinematics
 from neurodyn.robots import ContactPointSelection, Robot
+from neurodyn.robots.sections import matching
 from neurodyn.sim.articulations import Articulation, short_label
 from neurodyn.sim.contact_points import contact_point_layout
 from neurodyn.sim.interface import AssetJoint
@@ -75,7 +77,7 @@ def bend_legs(
     return {name: round(value, 2) for name, value in pose.items()}
 
 
-def full_position(robot: Robot, pose: dict[str, float]) -> np.ndarray:
+def full_position(robot: Robot, pose: Mapping[str, float]) -> np.ndarray:
     """Return all coordinates of a pose, with the base upright at the origin, shape [nq]."""
     q: list[float] = []
     for joint in robot.joints:
@@ -90,6 +92,18 @@ def lowest_point(built: Articulation, layout: ContactPointLayout, q: np.ndarray)
     """Return the height of the lowest contact point, radius included [m], shape [n]."""
     radius = np.array([point.radius for point in layout.contact_points])
     return (point_positions(built, layout, q)[..., 2] - radius).min(1)
+
+
+def foot_places(robot: Robot) -> np.ndarray:
+    """Return the middles of the feet in the nominal pose, with the base upright at the origin [m], shape [feet, 3]."""
+    assert robot.legs is not None
+    built = articulation(robot)
+    layout = contact_point_layout(built, robot)
+    at = point_positions(built, layout, full_position(robot, robot.nominal)[None])[0]
+    shapes = [point.name.rpartition("/")[0] for point in layout.contact_points]
+    return np.stack([
+        at[[matching(shape, robot.contacts[foot]) for shape in shapes]].mean(0) for foot in robot.legs.feet
+    ])  # fmt: skip
 
 
 def _within(joint: AssetJoint, value: float) -> float:
