@@ -415,7 +415,7 @@ class PolicyEnvironment(VecEnv):
             actions: Actions within the task's limit, shape [worlds, actions].
         """
         self._world_reset.prepare()
-        before = self._pushed()
+        before = self._pushed() if self.disturbances.pushes else self._worlds_state
         sent = None if self._disturbed is None else self._disturb(actions)
         then, step = self._frames.advance(before, actions, self._generator, tracked=True, sent=sent)
         end = ending(self.task, self._frames.bounds, step, then.now, before.memory)
@@ -494,7 +494,8 @@ class PolicyEnvironment(VecEnv):
 
     def _frame(self, actions: Tensor) -> EnvironmentFrame:
         """Advance one frame, compute rewards, update the sums and reset the worlds that ended."""
-        task, frames, before = self.task, self._frames, self._pushed()
+        task, frames = self.task, self._frames
+        before = self._pushed() if self.disturbances.pushes else self._worlds_state
         actions = actions.clamp(-task.limit, task.limit)
         sent = None if self._disturbed is None else self._disturb(actions)
         after, step = frames.advance(before, actions, self._generator, sent=sent)
@@ -532,8 +533,6 @@ class PolicyEnvironment(VecEnv):
     def _pushed(self) -> WorldsState:
         """Return the worlds at the start of a frame, with pushes that the policy has not seen yet."""
         current = self._worlds_state
-        if not self.disturbances.pushes:
-            return current
         assert self._disturbed is not None
         self._disturbed, change = self.disturbances.push(self._disturbed, self.robots.disturbed, self._generator)
         if not self._always_resets and not change.any():
