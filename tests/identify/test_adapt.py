@@ -6,7 +6,6 @@ import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -36,7 +35,7 @@ from neurodyn.identify.confidence.certainty import coordinate_parameters, hold_u
 from neurodyn.identify.confidence.refits import read_refits
 from neurodyn.identify.fit.intervals import identifiability
 from neurodyn.identify.ladder.network_rung import joint_networks
-from neurodyn.identify.ladder.references import GRU, WORLD, train_references
+from neurodyn.identify.ladder.references import GRU, train_references
 from neurodyn.identify.ladder.rungs import (
     DECLARED,
     IDENTIFIED,
@@ -90,22 +89,19 @@ def test_it_finds_what_is_worn(run: tuple[Path, Identification]):
     assert late == pytest.approx(LAG, abs=0.004)
 
 
-@pytest.mark.parametrize("kind", ["hybrid", "any"])
-def test_references_that_another_process_trains_are_the_same(log: Path, tmp_path: Path, kind: Literal["hybrid", "any"]):
-    settings = msgspec.structs.replace(SETTINGS, kind=kind)
+def test_references_that_another_process_trains_are_the_same(log: Path, tmp_path: Path):
     found = []
     for cores in (1, 2):
-        call = partial(train_references, load("cartpole"), "cartpole", Store.open(log), settings, tmp_path / f"{cores}")
+        call = partial(train_references, load("cartpole"), "cartpole", Store.open(log), SETTINGS, tmp_path)
         with Beside(call, cores) as beside:
             found.append(beside.result())
-    here, there = found
-    assert [one.name for one in here] == [one.name for one in there] == ([GRU] if kind == "hybrid" else [GRU, WORLD])
-    for one, other in zip(here, there, strict=True):
-        assert isinstance(one.dynamics, nn.Module)
-        assert isinstance(other.dynamics, nn.Module)
-        weights = other.dynamics.state_dict()
-        assert all(torch.equal(value, weights[name]) for name, value in one.dynamics.state_dict().items())
-        assert other.cpu_seconds > 0.0
+    (here,), (there,) = found
+    assert here.name == there.name == GRU
+    assert isinstance(here.dynamics, nn.Module)
+    assert isinstance(there.dynamics, nn.Module)
+    weights = there.dynamics.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in here.dynamics.state_dict().items())
+    assert there.cpu_seconds > 0.0
 
 
 def test_rungs_are_judged_on_the_log(run: tuple[Path, Identification]):

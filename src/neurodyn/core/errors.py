@@ -84,7 +84,8 @@ def suggested_file(path: PurePath | str) -> str:
     """Return " (did you mean 'NAME'?)" with the most similar file or folder beside a missing one; empty if none is."""
     path = Path(path)
     try:
-        beside = [one.name for one in path.parent.iterdir()]
+        hidden = path.name.startswith(".")  # such as locks
+        beside = [one.name for one in path.parent.iterdir() if hidden or not one.name.startswith(".")]
     except (OSError, ValueError):
         return ""
     alike = [name for name in beside if Path(name).suffix == path.suffix]
