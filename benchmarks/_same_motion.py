@@ -370,7 +370,8 @@ def _faster(declaration: Declaration, ours: np.ndarray, expected: _Motion) -> st
     apart = np.abs(ours - expected.qdd)
     size = max(1.0, float(np.abs(expected.qdd).max()))
     where = declaration.robot.spec.qd_names[int(apart.argmax())]
-    return f"{where} accelerates by {apart.max():.2g} of {size:.2g} otherwise" if apart.max() > ACCELERATED * size else ""
+    wrong = apart.max() > ACCELERATED * size
+    return f"{where} accelerates by {apart.max():.2g} of {size:.2g} otherwise" if wrong else ""
 
 
 def _export(dynamics: HybridDynamics, declaration: Declaration, truth: _Truth) -> _Truth | None:
