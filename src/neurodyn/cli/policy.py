@@ -262,7 +262,7 @@ def online(
 
     Example:
         neurodyn policy online cartpole-swingup --out runs/online --rounds 3
-        neurodyn policy online ant-run --tasks ant-spin ant-spin-track --out runs/ant
+        neurodyn policy online ant-run --tasks ant-spin --out runs/ant
     """
     from neurodyn.policy.learners.algorithms import require_learner
 
