@@ -18,13 +18,14 @@ itself shows, both from the estimated starts of held-out windows.
           {"seconds": 0.12, "windows": 150, "iterations": 5}]}'
 
 only estimates and fits, twice, with some episodes, and prints what was found: no intervals, no ladder. With
+`--true-states` it fits once, to windows that begin at the true states of the base. With
 `"parameters": ["base.mass_scale"]` the mass of the base is free, too.
 """
 
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,8 +48,10 @@ from neurodyn.data.writer import StoreWriter
 from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.estimate import BaseEstimate, EstimatedRun
+from neurodyn.geometry import rotation
 from neurodyn.identify import AdaptationSettings, adapt
-from neurodyn.identify.base_states import BaseEstimates, with_one_mass
+from neurodyn.identify.base_states import BaseEstimates, with_base, with_one_mass
 from neurodyn.identify.ladder.rungs import held_out_errors, held_out_windows
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
@@ -235,9 +238,13 @@ def fit(args: argparse.Namespace, one: StandIn, data: Path, settings: Adaptation
     settings = with_one_mass(settings, declared.mechanism, settings.parameters)
     model = structures(declared, settings, settings.parameters)[0]
     estimates = BaseEstimates(store, {**robot.sensors, **settings.sensors})
+    if args.true_states:
+        estimates.store = true_states(store, known, rows, estimates.sensors)
     fitting: Fitting | None = None
-    for turn in ("declared", "fitted"):
-        frames = estimates.update(model.dynamics(None, 1) if fitting is None else fitting.current()).frames
+    for turn in ("true",) if args.true_states else ("declared", "fitted"):
+        if not args.true_states:
+            estimates.update(model.dynamics(None, 1) if fitting is None else fitting.current())
+        frames = np.asarray(estimates.store.frames)
         speed = np.linalg.norm(frames[:, nq : nq + 3] - known["qd"][rows, :3], axis=1).mean()
         height = np.abs(frames[:, 2] - known["q"][rows, 2]).mean()
         print(f"states by the {turn} model: {speed:.3g} m/s, {1000 * height:.3g} mm; {time.process_time():.0f} CPU-s")
@@ -256,8 +263,36 @@ def fit(args: argparse.Namespace, one: StandIn, data: Path, settings: Adaptation
             found, true = np.array(pairs).T
             shares = f"off by {np.abs(found / true - 1.0).mean():.1%} (mean {(found / true - 1.0).mean():+.1%})"
             print(f"  {what}: {shares}, {found.mean():.4g} for {true.mean():.4g}", flush=True)
+    if args.true_states:
+        return
     assert fitting is not None
     own_errors(args, one, fitting.current(), estimates.store)
+
+
+_SPREAD = (*(0.006, 0.006, 0.02), *(0.02,) * 3, 0.003, *(0.02,) * 3, *(0.002,) * 3, *(0.02,) * 3)
+"""Standard deviations of windows' starts at the true states, in the order of `estimate.ERRORS`."""
+
+
+def true_states(store: Store, known: Any, rows: np.ndarray, sensors: Mapping[str, Sensor]) -> Store:
+    """Return a log with the true states of its base, and readings without the mean bias of the gyroscope in a run."""
+    runs, first = [], 0
+    spread = torch.diag(torch.tensor(_SPREAD, dtype=torch.float64).square())
+    for episode in range(len(store.table)):
+        own = slice(int(store.offsets[episode]), int(store.offsets[episode + 1]))
+        count = own.stop - own.start
+        q, qd = (torch.from_numpy(known[name][rows[first : first + count]]) for name in ("q", "qd"))
+        first += count
+        assert store.measured is not None
+        read = torch.from_numpy(np.asarray(store.measured[own, :3], float))
+        off = read - rotation.rotate(rotation.conjugate(q[:, 3:7]), qd[:, 3:6])
+        nothing = torch.zeros(count, 3, dtype=torch.float64)
+        runs.append(
+            EstimatedRun(
+                q[:, :3], q[:, 3:7], qd[:, :3], qd[:, 3:6], spread.expand(count, -1, -1),
+                torch.zeros(count, 1, dtype=torch.bool), off.nanmean(0).expand(count, 3), nothing,
+            )
+        )  # fmt: skip
+    return with_base(store, BaseEstimate(tuple(runs), ("foot",)), sensors)
 
 
 def own_path(plant: mujoco.MjModel, window: Windows, com: np.ndarray, steps: int) -> np.ndarray:
@@ -293,6 +328,7 @@ def main() -> None:
     parser.add_argument("--tracked", action="store_true", help="with motion capture")
     parser.add_argument("--name", default="", help="of the run in the folder")
     parser.add_argument("--settings", default="{}", help="changes of the adaptation's settings, as JSON")
+    parser.add_argument("--true-states", action="store_true", help="`fit` begins windows at the true states")
     parser.add_argument("--episodes", nargs="*", type=int, default=[], help="of `fit`, by default all")
     args = parser.parse_args()
     args.runs = args.runs or {"ant": 60, "go1": 9}[args.robot]

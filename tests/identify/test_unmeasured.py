@@ -37,6 +37,7 @@ from neurodyn.identify.fit.window_starts import probe_coordinates, settle_starts
 from neurodyn.identify.ladder.motion_likeness import motion_likeness
 from neurodyn.identify.ladder.sensed_errors import SensedErrors
 from neurodyn.identify.result import MotionLikeness
+from neurodyn.identify.run import at_rate_of
 from neurodyn.identify.settings import AdaptationSettings, FitStage
 from neurodyn.identify.unknowns.search_space import FixedSpace
 from neurodyn.robots import load
@@ -169,6 +170,19 @@ def test_a_given_noise_is_the_least_scale_of_readings():
     )
     torch.testing.assert_close(small, free)
     torch.testing.assert_close(large, torch.full_like(free, 9.0))
+
+
+def test_a_robot_takes_the_frames_of_a_log_that_a_task_recorded(hopped, tmp_path):
+    robot, store = load(hopped[0]), hopped[1]
+    store.write(tmp_path / "log.h5")
+    assert at_rate_of(robot, tmp_path / "log.h5") == robot
+    faster = msgspec.structs.replace(robot, dt=0.5 * robot.dt)
+    slowed = at_rate_of(faster, tmp_path / "log.h5")
+    assert slowed.dt == robot.dt
+    assert slowed.simulator.substeps == 2 * robot.simulator.substeps
+    assert not slowed.spec.differences(store.header.spec)
+    other = msgspec.structs.replace(robot, dt=0.7 * robot.dt)
+    assert at_rate_of(other, tmp_path / "log.h5") == other
 
 
 def test_a_torque_is_a_joints_whatever_its_motor_is_called():

@@ -13,6 +13,7 @@ from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
 from neurodyn.core.requests import accepts_request, names_of
 from neurodyn.data.mixture import join_stores, run_names
+from neurodyn.data.readers.column_map import is_log
 from neurodyn.data.shifts import without_measured_shift
 from neurodyn.data.store import Store
 from neurodyn.dynamics.same_robot import require_same_simulator
@@ -120,6 +121,7 @@ def adapt(request: AdaptRequest) -> Identification:
     """
     require_tracker(request.logger, request.out)
     declared, settings = request.robot if isinstance(request.robot, Robot) else load(request.robot), request.settings
+    declared = at_rate_of(declared, request.data)
     if settings is None:
         settings = AdaptationSettings()
     elif not isinstance(settings, AdaptationSettings):
@@ -223,6 +225,20 @@ def _text(parameter: Parameter) -> str:
     """Return a free quantity in the user's notation."""
     lower, upper = ("" if bound is None else repr(bound) for bound in (parameter.lower, parameter.upper))
     return f"{parameter.name}={parameter.nominal!r}:{lower}:{upper}"
+
+
+def at_rate_of(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> Robot:
+    """Return a robot with the frames of its log, if a task recorded it with a multiple of the declared ones.
+
+    Steps of its simulator stay as long.
+    """
+    if isinstance(data, Store) or is_log(path := Path(names_of(data)[0])) or not path.is_file():
+        return robot
+    dt = Store.open(path).header.spec.dt
+    times = round(dt / robot.dt)
+    if times < 2 or abs(times * robot.dt - dt) > 1e-9:
+        return robot
+    return robot.with_longer_frames(times)
 
 
 def open_logs(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> Store:

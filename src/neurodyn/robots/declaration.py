@@ -374,6 +374,11 @@ class Robot(Config, frozen=True):
         kp, kd = self.gains.hold
         return (kp,) * len(self.actuated), (kd,) * len(self.actuated)
 
+    def with_longer_frames(self, times: int) -> "Robot":
+        """Return the robot with frames so many times as long, and steps of its simulator of the same length."""
+        simulator = msgspec.structs.replace(self.simulator, substeps=times * self.simulator.substeps)
+        return msgspec.structs.replace(self, dt=times * self.dt, simulator=simulator)
+
     def behind(self, drives: Mapping[str, Drive]) -> "Robot":
         """Return the robot behind the drives of a log, whose targets it then takes.
 

@@ -396,9 +396,7 @@ def _with_servos(robot: Robot) -> Robot:
 
 def _at_frame(robot: Robot) -> Robot:
     """Return the robot at a frame of about 20 ms, a multiple of its own, with steps of the same length."""
-    times = max(1, round(_FRAME / robot.dt))
-    simulator = msgspec.structs.replace(robot.simulator, substeps=times * robot.simulator.substeps)
-    return msgspec.structs.replace(robot, dt=times * robot.dt, simulator=simulator)
+    return robot.with_longer_frames(max(1, round(_FRAME / robot.dt)))
 
 
 def _reach(robot: Robot, name: str) -> float:
