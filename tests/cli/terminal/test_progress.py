@@ -56,6 +56,18 @@ def test_resumed_work_is_judged_by_its_own_pace(time: Time):
     assert clock.words == "49:00 left"
 
 
+def test_work_that_begins_anew_after_its_end_has_no_time_left_of_before(time: Time):
+    clock = Clock()
+    clock.update(0.0)
+    time.now += 30
+    clock.update(1.0)
+    clock.update(0.5)
+    assert clock.words == ""
+    time.now += 10
+    clock.update(0.75)
+    assert clock.words == "0:10 left"
+
+
 def test_a_file_gets_a_line_for_each_tenth(time: Time):
     out = io.StringIO()
     with ProgressBar("evaluating run", console.terminal(file=out)):

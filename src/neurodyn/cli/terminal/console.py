@@ -255,6 +255,8 @@ class Clock:
     def update(self, done: float) -> None:
         """Record the finished fraction; the first call gives the fraction done before a resume."""
         now = time.monotonic()
+        if done < 1.0 <= self._last[0]:  # more work after all, such as another trial
+            self._first, self._last = None, (0.0, now)
         self._first = self._first or (done, now)
         if done > self._last[0]:
             self._last = (done, now)
