@@ -6,7 +6,7 @@
 A run passes if the command ends with 0, or with 2 and one line, never a traceback, and if the target is complete; a
 mistake (_mistakes.py) is refused with a line that says where, what, and what would be valid (_refusals.py); a robot
 drawn as MJCF or URDF (_generated_robots.py) moves as its file does in plain MuJoCo, or as without the parts that `init`
-names (_noted_parts.py), or is refused in a line (_same_motion.py); a log drawn in a format and conventions
+names, or is refused in a line (_same_motion.py); a log drawn in a format and conventions
 (_generated_logs.py) comes back as the motion that it is of by its column map and by the drafted one, unless the output
 doubts it, or is refused in a line (_same_log.py); a verb whose files are missing, half written or of other kinds
 refuses them before any work (_mutated_commands.py). Other runs are forks of this process, with everything imported:
