@@ -301,21 +301,20 @@ def hopped(tmp_path_factory):
     (folder / "tripod.xml").write_text(tripod.text().replace('size=".02" mass=".2"', smooth))
     declare(folder / "tripod.xml", folder / "robot", dt=tripod.DT)
     robot = load(folder / "robot")
-    streams = (MEANS, ATTITUDE, MOTORS)
+    streams = (MEANS, ATTITUDE)
     runs = [tripod.hop(3.0, seed)[0] for seed in range(3)]
     rows, lengths = [], []
     for run in runs:
         count = run.frames
         force = torch.cat([run.specific_force[1:], torch.full((1, 3), torch.nan, dtype=F64)])
         nothing = torch.full((count, 7), torch.nan, dtype=F64)
-        torque = (30.0 * (run.control - run.q) - run.qd).clamp(-12.0, 12.0)  # as motors estimate it themselves
         rows.append(torch.cat([nothing, run.q, nothing[:, :6], run.qd, run.control, run.angular_velocity, force,
-                               run.attitude, torque], 1))  # fmt: skip
+                               run.attitude], 1))  # fmt: skip
         lengths.append(count - 1)
     both = torch.cat(rows).numpy().astype(np.float32)
     own = StoreHeader(spec=robot.spec, source="log", streams=streams, base="unmeasured", runs=("a", "b", "c"))
     table = episode_table(lengths, run=[0, 1, 2], split=[0, 1, 2])
-    return folder / "robot", Store(own, both[:, :-13].copy(), table, measured=both[:, -13:].copy())
+    return folder / "robot", Store(own, both[:, :-10].copy(), table, measured=both[:, -10:].copy())
 
 
 def test_where_an_imu_sits_is_found_if_nobody_says_so_or_it_is_asked_for():
@@ -357,8 +356,7 @@ def test_an_adaptation_from_motors_and_an_imu_alone(hopped, tmp_path):
     robot, store = hopped
     settings = AdaptationSettings(
         quantities=("contact.friction", "leg*.damping"), structures=False, networks=False, refits=0, reference_steps=0,
-        base_rounds=1, stages=(FitStage(0.06, 60, 4), FitStage(0.12, 40, 3)),
-        sensors={"imu": tripod.IMU, "motors": Sensor(kind="joint_torque", noise=0.05)},
+        base_rounds=1, stages=(FitStage(0.06, 60, 4), FitStage(0.12, 40, 3)), sensors={"imu": tripod.IMU},
         seconds=(0.1, 0.5), threads=1,
     )  # fmt: skip
     store.write(tmp_path / "alone.h5")
@@ -372,7 +370,7 @@ def test_an_adaptation_from_motors_and_an_imu_alone(hopped, tmp_path):
     declared, identified = figures.rungs[:2]
     assert set(identified.errors) == {
         "joints [rad or m]", "imu.angular_velocity [rad/s]", "imu.specific_force [m/s^2]", "attitude.quaternion [rad]",
-        "motors.torque [N m]", "base [m]", "base [rad]",
+        "base [m]", "base [rad]",
     }  # fmt: skip
     assert identified.kept
     assert "of the error with motion capture" in identified.reason
