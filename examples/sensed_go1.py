@@ -2,10 +2,11 @@
 """A Go1 in plain MuJoCo as a stand-in for one in the field: encoders and an IMU, no motion capture, undeclared faults.
 
 It carries 2.5 kg off its centre, its servos are weak and follow their commands late, and its floor is soft. From its
-first log to a policy for it, in two commands (`go1` is the folder that `neurodyn init SCENE --out go1` writes):
+first log to a policy for it, in two commands, `adapt` and `policy train` (`neurodyn init $GO1_SCENE --out go1` first):
 
 export GO1_SCENE=.../mujoco_playground/_src/locomotion/go1/xmls/scene_mjx_feetonly_flat_terrain.xml
-neurodyn policy log policies/go1 --robot examples/sensed_go1.py:SensedGo1 --episodes 4 --out logs/go1.h5
+neurodyn policy train velocity@./go1 --dynamics hybrid --out policies/go1
+neurodyn policy log policies/go1 --robot examples/sensed_go1.py:SensedGo1 --noise .3 --transitions 9000 --out logs/go1.h5
 neurodyn adapt go1 --data logs/go1.h5 --out runs/go1
 neurodyn policy train velocity@./go1 --dynamics runs/go1 --out policies/adapted
 neurodyn policy play policies/adapted --on examples/sensed_go1.py:SensedGo1 --out walk.html
