@@ -6,7 +6,7 @@ first log to a policy for it, in two commands, `adapt` and `policy train` (`neur
 
 export GO1_SCENE=.../mujoco_playground/_src/locomotion/go1/xmls/scene_mjx_feetonly_flat_terrain.xml
 neurodyn policy train velocity@./go1 --dynamics hybrid --out policies/go1
-neurodyn policy log policies/go1 --robot examples/sensed_go1.py:SensedGo1 --noise .3 --transitions 9000 --out logs/go1.h5
+neurodyn policy log policies/go1 --robot examples/sensed_go1.py:SensedGo1 --transitions 9000 --out logs/go1.h5
 neurodyn adapt go1 --data logs/go1.h5 --out runs/go1
 neurodyn policy train velocity@./go1 --dynamics runs/go1 --out policies/adapted
 neurodyn policy play policies/adapted --on examples/sensed_go1.py:SensedGo1 --out walk.html
