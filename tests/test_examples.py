@@ -29,6 +29,7 @@ ARGUMENTS = {
     "own_logs/make_logs.py": ["--runs", "4", "--seconds", "6"],
     "c_loop/run.py": ["--seconds", "0.5", "--rate", "100"],
     "pushing.py": ["--pushes", "8"],
+    "g1_scene.py": ["g1.xml"],
     "go1_minutes.py": ["--updates", "1"],
     "real_pendulum.py": ["--windows", "8", "--horizon", "0.1"],
     **{f"trainers/{name}_ppo.py": ["--worlds", "16", "--updates", "8"] for name in ("cleanrl", "rsl_rl", "sb3")},
@@ -36,7 +37,7 @@ ARGUMENTS = {
 }
 NEEDS = {
     "logs_to_policy.py": "rsl_rl", "trainers/rsl_rl_ppo.py": "rsl_rl", "trainers/sb3_ppo.py": "stable_baselines3",
-    "go1_minutes.py": "mujoco_playground",
+    "go1_minutes.py": "mujoco_playground", "g1_scene.py": "mjlab",
 }  # fmt: skip
 LOGS = {"real_pendulum.py": ROOT.parent / "shared/data/ibm_double_pendulum/ibm_double_pendulum.npz"}
 MODULES = {
