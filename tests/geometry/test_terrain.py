@@ -39,7 +39,14 @@ def test_slopes_climb_the_amplitude_along_the_feature_and_tiles_are_as_chosen():
     assert np.median(climb) == pytest.approx(0.25)
     assert climb.max() == pytest.approx(0.25)
     tiled = terrain_heights(Terrain(style="mixed", size=(24.0, 24.0), amplitude=0.15, feature=0.6, tiles=("slopes",)))
-    assert np.abs(np.diff(tiled, axis=1)).max() < 0.15
+    assert np.abs(np.diff(tiled, axis=1)).max() == pytest.approx(0.25 * 0.05)
+
+
+def test_no_step_between_tiles_is_higher_than_a_stair():
+    for feature in (0.3, 0.56, 1.0):
+        ground = Terrain(style="mixed", size=(24.0, 24.0), amplitude=0.15, feature=feature, tiles=("stairs", "slopes"))
+        heights = terrain_heights(ground)
+        assert max(np.abs(np.diff(heights, axis=axis)).max() for axis in (0, 1)) == pytest.approx(0.05)
 
 
 def test_stairs_and_mixed_terrain_are_flat_where_robots_begin():

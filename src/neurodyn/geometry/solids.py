@@ -283,13 +283,19 @@ def _steps(generator: np.random.Generator, rows: int, columns: int, terrain: Ter
 def _stairs(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
     """Square rings around a flat centre: treads as deep as `feature`, three steps down or up to the amplitude."""
     ring = np.floor(_distance(rows, columns, terrain) + 0.5)
-    return _sign(generator) * terrain.amplitude * (3 - np.abs(3 - ring % 6)) / 3  # 0 1 2 3 2 1 0 ...
+    return _sign(generator) * terrain.amplitude * _up_and_down(ring, 3) / 3  # 0 1 2 3 2 1 0 ...
 
 
 def _slopes(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:
     """Square rings around a flat centre: slopes as long as `feature`, up or down to the amplitude and back."""
-    along = np.maximum(_distance(rows, columns, terrain) - 0.5, 0.0) % 2
-    return _sign(generator) * terrain.amplitude * (1 - np.abs(1 - along))
+    along = np.maximum(_distance(rows, columns, terrain) - 0.5, 0.0)
+    return _sign(generator) * terrain.amplitude * _up_and_down(along, 1)
+
+
+def _up_and_down(along: np.ndarray, most: int) -> np.ndarray:
+    """Return heights that climb and descend by one a ring, to `most` and back, and end at 0 at the nearest edge."""
+    edge = min(along[0].min(), along[:, 0].min())
+    return np.clip(np.minimum(most - np.abs(most - along % (2 * most)), edge - along), 0.0, None)
 
 
 def _flat(generator: np.random.Generator, rows: int, columns: int, terrain: Terrain) -> np.ndarray:

@@ -54,8 +54,10 @@ _WINDOWS = 48
 """Windows of the screening."""
 _LEAST = 0.02
 """Share of the cost by which the screening must expect a structure to lower it."""
-_DOUBTED = 0.8
-"""Share of what a structure has to save of held-out errors to be kept, from which on it is doubted if it is not."""
+_DOUBTED, _MATTERS = 0.8, 0.1
+"""Share of what a structure has to save of held-out errors to be kept, from which on it is doubted if it is not; and the
+least share of errors that it saves then.
+"""
 _REST = 3.0
 """Ratio of held-out errors to those of a perfect model under the sensors' noise above which a fit asks."""
 _NOTABLE, _QUANTILE = 0.02, 1.645
@@ -248,7 +250,7 @@ class StructureSearch:
             asked_by=self._reasons or [f"the screening alone, by {screened.share:.1%} of the cost"],
             expected=screened.share,
             doubted=judgement.open and screened.share >= _LEAST
-            and 1.0 - (judgement.share or 1.0) > max(_DOUBTED * judgement.needed, _LEAST),
+            and 1.0 - (judgement.share or 1.0) > max(_DOUBTED * judgement.needed, _MATTERS),
         )  # fmt: skip
         return _Trial(candidate, trial, costs, told, replace(before, errors=after))
 
