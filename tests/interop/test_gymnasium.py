@@ -70,7 +70,7 @@ def test_without_gymnasium_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
 def test_every_task_has_an_id_that_names_it():
     given = {spec.id: spec.kwargs.get("task") for spec in gymnasium.registry.values() if spec.namespace == "neurodyn"}
     assert given == ids()
-    assert set(given.values()) == {None, *TASKS.known(), *TASKS_OF_ROBOTS.known()}
+    assert set(given.values()) == {None, *TASKS.names_so_far(), *TASKS_OF_ROBOTS.names_so_far()}
     assert given["neurodyn/ant-run.nerd-v0"] == "ant-run@nerd"
 
 
