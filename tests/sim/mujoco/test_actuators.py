@@ -67,8 +67,8 @@ def test_an_actuator_is_a_drive(actuator, drive, effort):
     assert found.drives[name] == drive
     assert found.efforts[name] == pytest.approx(effort)
     assert found.joint_ranges == {"lift": (-30.0, 20.0)}
-    assert from_dict(found.declared()[name], Drive) == drive
-    assert not {"delay", "gain", "lag", "bias"} & found.declared()[name].keys(), "defaults are left out"
+    assert from_dict(found.plain()[name], Drive) == drive
+    assert not {"delay", "gain", "lag", "bias"} & found.plain()[name].keys(), "defaults are left out"
 
 
 def test_a_ratio_of_damping_is_what_the_compiler_makes_of_it():
@@ -143,7 +143,7 @@ def test_drives_become_the_actuators_that_they_were_read_from():
     )]  # fmt: skip
     robot = from_dict(
         {"name": "r", "joints": joints, "fixed_base": False, "dt": 0.02, "actuated": dict.fromkeys(drives, 1.0),
-         "drives": read(whole).declared()}, Robot)  # fmt: skip
+         "drives": read(whole).plain()}, Robot)  # fmt: skip
     assert takes_commands(robot)
     assert not takes_commands(msgspec.structs.replace(robot, drives=drives | {"b": Drive(kind="servo", kp=1.0, lag=0.1,
                               transmission={"left": 1.0})}))  # fmt: skip

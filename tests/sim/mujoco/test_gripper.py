@@ -73,7 +73,7 @@ def robot(model, tmp_path_factory: pytest.TempPathFactory) -> Robot:
     tree = {
         "name": "gripper", "asset": "gripper.xml", "dt": DT,
         "joints": [{"name": "shoulder", "kind": "revolute"}, *fingers],
-        "actuated": dict(read.efforts), "drives": read.declared(),
+        "actuated": dict(read.efforts), "drives": read.plain(),
         "simulator": {"solver": "mujoco", "substeps": SUBSTEPS, "integrator": "implicitfast"},
         "sampling": {"q": {"shoulder": [-0.5, 0.5]}, "qd": {"*": [0, 0]}},
         "nominal": {"shoulder": 0.3, "finger_left": 0.02, "finger_right": 0.02},
