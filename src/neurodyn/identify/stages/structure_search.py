@@ -55,8 +55,8 @@ _WINDOWS = 48
 _LEAST = 0.02
 """Share of the cost by which the screening must expect a structure to lower it."""
 _DOUBTED, _MATTERS = 0.8, 0.1
-"""Share of what a structure has to save of held-out errors to be kept, from which on it is doubted if it is not; and the
-least share of errors that it saves then.
+"""Share of what a structure has to save of held-out errors to be kept, from which on it is doubted if it is not; least
+share of errors that it then saves.
 """
 _REST = 3.0
 """Ratio of held-out errors to those of a perfect model under the sensors' noise above which a fit asks."""
