@@ -13,10 +13,9 @@ import torch
 from neurodyn.interop.c_code.policies import policy_unit
 from neurodyn.policy.artifact import ActingPolicy, load_policy, policy_config, save_policy
 from neurodyn.policy.settings import NetworkSettings
-from neurodyn.sim.declaration.declare import declare
 from neurodyn.tasks.velocity import Velocity
 from tests.interop.c_programs import compiled
-from tests.tasks.test_velocity import JOINTS, QUADRUPED
+from tests.tasks.test_velocity import JOINTS, declare_quadruped
 
 FRAMES = 100
 ORDER = ("gyroscope", "gravity", "joint_position", "joint_velocity", "command")
@@ -67,8 +66,7 @@ def walk(model: mujoco.MjModel, task: Velocity, controller) -> np.ndarray:
 @pytest.fixture(scope="module")
 def robot(tmp_path_factory):
     folder = tmp_path_factory.mktemp("robot")
-    (folder / "dog.xml").write_text(QUADRUPED)
-    declare(folder / "dog.xml", folder / "dog")
+    declare_quadruped(folder)
     return folder
 
 

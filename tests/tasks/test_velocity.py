@@ -3,6 +3,7 @@
 
 import math
 import shutil
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -54,12 +55,16 @@ QUADRUPED = f"""<mujoco><compiler angle="radian"/><option timestep="0.005" itera
 </actuator></mujoco>"""
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("quadruped")
+def declare_quadruped(place: Path) -> Path:
+    """Write the quadruped's MJCF and its declaration, `dog`, and return the folder of the latter."""
     (place / "dog.xml").write_text(QUADRUPED)
     declare(place / "dog.xml", place / "dog")
     return place / "dog"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return declare_quadruped(tmp_path_factory.mktemp("quadruped"))
 
 
 @pytest.fixture(scope="module")

@@ -28,9 +28,8 @@ from neurodyn.policy.online_learning.refit import ADAPT_REFIT
 from neurodyn.policy.online_learning.settings import OnlineSettings
 from neurodyn.policy.settings import NetworkSettings, load_settings
 from neurodyn.robots import load as load_robot
-from neurodyn.sim.declaration.declare import declare
 from neurodyn.tasks import load
-from tests.tasks.test_velocity import QUADRUPED
+from tests.tasks.test_velocity import declare_quadruped
 
 JOINTS = 8
 ROBOT = """
@@ -70,8 +69,7 @@ class Sensed:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("sensed")
-    (place / "dog.xml").write_text(QUADRUPED)
-    declare(place / "dog.xml", place / "dog")
+    declare_quadruped(place)
     return place
 
 
