@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`neurodyn generate`, `import`, `inspect`: datasets from simulators and logs, and their contents."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -113,6 +114,7 @@ def import_(
     from neurodyn.data.readers import import_logs, import_rows
     from neurodyn.data.readers.column_map import with_alignment, with_centers
     from neurodyn.robots.data import declared_commands, find_map, find_reader, find_rows
+    from neurodyn.sim.pivots import pivot_places
     from neurodyn.sim.simulators import articulation
 
     if reader is None and robot is None:
@@ -135,7 +137,7 @@ def import_(
         if alignment is not None:
             columns = with_alignment(columns, alignment)
         columns = with_centers(columns, lambda: articulation(own).centers_of_mass)
-        commands = declared_commands(own)
+        commands = replace(declared_commands(own), places=pivot_places(own) if columns.found else None)
         store = import_logs(files, columns, own.spec, out, split=split, seed=seed, declared=commands)
     print_import(store, out)
     verdict = str(combine_verdicts(store.header.findings))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from neurodyn.core.description.drive import Drive
+from neurodyn.data.held_points import Places
 
 _ALIKE, _LEAST_RATIO = 0.9, 0.5
 """Correlation of a command with the position, and least ratio of their deviations, from which on it is a target."""
@@ -19,10 +20,12 @@ class DeclaredCommands:
     Attributes:
         drives: Drives that follow them, by joint.
         limits: Least and greatest command, by joint.
+        places: Places of the points that pivots hold; None if the robot has none.
     """
 
     drives: Mapping[str, Drive] = field(default_factory=dict)
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    places: Places | None = None
 
 
 def targets_among(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:

@@ -7,6 +7,7 @@ Numbers are never cut, words wrap, and columns that do not fit continue below.
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
@@ -208,6 +209,9 @@ def _print_log(console: Console, data: dict[str, Any]) -> None:
     late = notes.get("velocity_delay_s")
     moved = "" if late is None else f"; their stream is {1e3 * late:.3g} ms late, which is taken out"
     console.print(f"velocities: {notes['velocity']}{moved}")
+    for name, times in notes.get("held_s", {}).items():
+        usual = f", {median(times):.2g} s by median" if times else ""
+        console.print(f"{name}: found from the motion of its point: held {len(times)} times{usual}")
     gaps, longest = notes["gaps"], ""
     if gaps["count"]:
         longest = f", longest {gaps['longest'][0]['length_s']:.3g} s in {gaps['longest'][0]['run']}"

@@ -194,7 +194,8 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         format: Format of the files: the name of a reader.
         q: Column of each position coordinate, by its name in the robot's spec.
         control: Column of each control, by the name of its joint. "differentiate" (joints with prescribed motion) takes
-            velocities as position differences over the frame, so that the motion is followed exactly.
+            velocities as position differences over the frame, so that the motion is followed exactly. That of a pivot
+            may be "found": where its point rests (`data.held_points`).
         qd: Column of each velocity coordinate. "differentiate" takes position differences over the frame around each
             sample; for single joints, over the rows around each row.
         floating: Columns of each free or ball joint, by name; these joints are not in `q` and `qd`. A floating base
@@ -247,7 +248,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
 
     format: str
     q: dict[str, Column] = msgspec.field(default_factory=dict)
-    control: dict[str, Column] | Literal["differentiate"] = msgspec.field(default_factory=dict)
+    control: dict[str, Column | Literal["found"]] | Literal["differentiate"] = msgspec.field(default_factory=dict)
     qd: dict[str, Column | Literal["differentiate"]] | Literal["differentiate"] = msgspec.field(default_factory=dict)
     floating: dict[str, FloatingColumns | Literal["unmeasured"]] = msgspec.field(default_factory=dict)
     measured: dict[str, SensorColumns] = msgspec.field(default_factory=dict)
@@ -349,7 +350,17 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     @property
     def controls(self) -> dict[str, Column]:
         """Column of each control; empty if controls are position differences."""
-        return {} if isinstance(self.control, str) else self.control
+        if isinstance(self.control, str):
+            return {}
+        nothing = msgspec.structs.replace(next(iter(self.positions.values())), unit="", scale=0.0)  # until it is found
+        return {name: nothing if isinstance(one, str) else one for name, one in self.control.items()}
+
+    @property
+    def found(self) -> tuple[str, ...]:
+        """Controls that are found from the robot's motion."""
+        return (
+            () if isinstance(self.control, str) else tuple(n for n, one in self.control.items() if isinstance(one, str))
+        )
 
     @property
     def positions(self) -> dict[str, Column]:

@@ -18,7 +18,7 @@ from neurodyn.core.description.drive import ACTUATOR
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.core.description.sensors import stream_columns
 from neurodyn.core.description.spec import StateSpec
-from neurodyn.core.errors import InputError, describe_os_error, nearest, notice
+from neurodyn.core.errors import InputError, choices, describe_os_error, nearest, notice
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell, tracked
 from neurodyn.core.provenance import package_versions
@@ -26,6 +26,7 @@ from neurodyn.core.verdict import Finding
 from neurodyn.data.command_parts import differ, part_streams, parts_of_frames
 from neurodyn.data.commands import DeclaredCommands
 from neurodyn.data.header import CONTROL, SITTING, Delay, Split, Status, StoreHeader, episode_table
+from neurodyn.data.held_points import HeldPoints, intervals
 from neurodyn.data.log_checks import check_log
 from neurodyn.data.readers.alignment import Alignment, measure, velocity_delay
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, recognise
@@ -229,6 +230,7 @@ def _collect(
     spec, where = columns.stored_spec(spec), f"column map of {files[0].name}"
     logged = columns.logged_spec(spec, where)
     columns.factors(logged, where)
+    _require_places(columns, declared, where)
     survey, conversion = Survey(columns.max_gap), _Conversion(columns, spec, logged, rows, declared)
     troubles: list[str] = []
     for file in tracked(files):
@@ -277,6 +279,22 @@ def _collect(
         table[name] = [names.index(getattr(label, name)) if getattr(label, name) else -1 for label in labels]
     parameters = np.array([label.parameters for label in labels], np.float32) if columns.parameters else None
     return header.with_findings(_findings(header, table, rows, conversion.declared)), table, parameters
+
+
+def _require_places(columns: ColumnMap, declared: DeclaredCommands, where: str) -> None:
+    """Refuse controls that nothing finds."""
+    if columns.found and declared.places is None:
+        raise InputError(
+            f"{where}: control: found needs the links of a robot with pivots; valid: columns, or for such a robot the "
+            "file that `neurodyn import` writes"
+        )
+    pivots = [name for name, drive in declared.drives.items() if drive.kind == "pivot"]
+    for name in columns.found:
+        if name not in pivots:
+            raise InputError(
+                f"{where}: control: {name!r} is to be found, but is no pivot; valid: a column, or found for "
+                f"{choices(pivots)}"
+            )
 
 
 def _usual(columns: ColumnMap, values: Sequence[tuple[float, ...]], declared: DeclaredCommands) -> dict[str, float]:
@@ -336,6 +354,8 @@ class _Conversion:
         self.parts = 1
         self._columns, self._spec, self._file = columns, logged, rows
         self._header_spec = spec
+        self._held_points: HeldPoints | None = None
+        self.held: dict[str, list[float]] = {name: [] for name in columns.found}
         drives = expand_keys(columns.drives, spec.controls, "drives of the log") or declared.drives
         self.declared = replace(declared, drives=drives, limits={} if columns.drives else declared.limits)
         self._held: list[RawRun] = []
@@ -364,6 +384,10 @@ class _Conversion:
         columns = self._columns
         # Test data must not influence the alignment if there are other data.
         measured = [piece for piece in self._held if piece.split != Split.TEST] or self._held
+        if columns.found:
+            assert self.declared.places is not None
+            self._held_points = HeldPoints.fit(self.declared.places, ((one.time, one.q) for one in measured))
+        measured = [self._with_found(piece) for piece in measured]
         self.velocity_delay = velocity_delay(measured)
         if self.velocity_delay:
             measured = [self._on_time(piece) for piece in measured]
@@ -394,6 +418,21 @@ class _Conversion:
             found["qd"] = Delay(seconds=late, applied=late, reason=reason)
         return found
 
+    def _with_found(self, piece: RawRun) -> RawRun:
+        """Return a piece with the controls that are found from its motion."""
+        if self._held_points is None:
+            return piece
+        control, found = piece.control.copy(), self._held_points(piece.time, piece.q)
+        rows = np.searchsorted(piece.time, piece.clocks["control"], side="right") - 1
+        for name in self._columns.found:
+            control[:, self._spec.controls.index(name)] = found[name][np.clip(rows, 0, None)]
+        return replace(piece, control=control)
+
+    def _note_held(self, control: np.ndarray) -> None:
+        for name, times in self.held.items():
+            held = control[:, self._spec.controls.index(name)] > 0.5
+            times += [self._spec.dt * (end - first) for first, end in intervals(held)]
+
     def _on_time(self, piece: RawRun) -> RawRun:
         """Return a piece with the measured delay of its velocities removed."""
         if not self.velocity_delay or piece.velocity_time is None:
@@ -404,10 +443,12 @@ class _Conversion:
         averaged, past = self._columns.velocity == "averaged", self._columns.velocity == "past"
         assert self.alignment is not None
         delay = self.alignment.chosen
+        piece = self._with_found(piece)
         frames = resample(self._on_time(piece), self._spec, delay=delay, averaged=averaged, past=past, parts=self.parts)
         if frames is None:
             self.dropped += 1
             return
+        self._note_held(frames.control)
         length = len(frames.control)
         spec = self._header_spec
         wide = sum(widths(spec).values())
@@ -476,6 +517,7 @@ def _notes(
         "velocity_delay_s": conversion.velocity_delay,
         "gaps": {"count": survey.gap_count, "longest": survey.longest(_MOST_LISTED)},
         "missing_values": survey.missing,
+        "held_s": conversion.held,
         "pieces": conversion.pieces,
         "pieces_shorter_than_a_frame": conversion.dropped,
         "rows": survey.rows,
