@@ -9,7 +9,7 @@ import torch
 
 from neurodyn import robots
 from neurodyn.core.description.contacts import ChainJoint, ContactPoint, ContactPointLayout
-from neurodyn.core.description.scene import IDENTITY, Box, Plane, Scene
+from neurodyn.core.description.scene import IDENTITY, Box, Plane, Scene, Terrain
 from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
 from neurodyn.geometry.ground import Ground
@@ -122,6 +122,20 @@ def test_the_height_of_a_tilted_plane_is_exact():
     place = torch.tensor([[0.0, 0.0], [1.0, 1.0], [0.0, -2.0]])
     expected = 0.3 + place[:, 1] * torch.tan(torch.tensor(0.4))
     torch.testing.assert_close(ground_height(ground, place), expected, atol=2e-4, rtol=0)
+
+
+def test_heights_of_an_upright_terrain_are_those_of_its_triangles(monkeypatch):
+    terrain = Terrain(style="mixed", tiles=("rough", "steps", "slopes"), amplitude=0.2, size=(10.0, 8.0), cell=0.1)
+    turn, place = torch.linspace(0.0, 3.0, 64), 3.0 * torch.randn(64, 2, generator=torch.Generator().manual_seed(1))
+    place[0], place[1] = 30.0, torch.nan  # beside it, and nowhere
+    pose = torch.zeros(64, 7)
+    pose[:, 2], pose[:, 5], pose[:, 6] = 0.1 * turn, turn.sin(), turn.cos()
+    ground = Ground(Scene(shapes=(terrain,)), pose)
+    heights = ground_height(ground, place)
+    assert (heights[:2] == 0.0).all()
+    assert heights.std() > 0.05
+    monkeypatch.setattr("neurodyn.sim.sampling._upright_field", lambda _: None)
+    torch.testing.assert_close(heights, ground_height(ground, place), atol=2e-3, rtol=0)
 
 
 def test_where_there_is_no_ground_heights_count_from_zero():

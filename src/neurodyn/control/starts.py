@@ -264,8 +264,8 @@ def task_ground(task: Task, name: str, worlds: int, seed: int) -> Environment:
     if any(isinstance(shape, Terrain) for shape in scene.shapes):
         generator = torch.Generator().manual_seed(derive_seed(seed, "grounds", task.name))
         pose[:, :2] = _SHIFT * (2 * torch.rand(worlds, 2, generator=generator) - 1)
-    pose[:, 2] = -_highest(Ground(scene, pose))
-    return Environment(ground=Ground(scene, pose))
+    ground = Ground(scene, pose)
+    return Environment(ground=ground.at_pose(lower_below_starts(ground)))
 
 
 def heights_above(quantities: Quantities, ground: Ground) -> Quantities:
@@ -292,8 +292,8 @@ def _widen(scene: Scene) -> Scene:
     return msgspec.structs.replace(scene, shapes=shapes)
 
 
-def _highest(ground: Ground) -> Tensor:
-    """Return the greatest height of the ground around the origin of each world, the robot's start [m]."""
+def lower_below_starts(ground: Ground) -> Tensor:
+    """Return the poses of a ground at which it is at most 0 around the robot's start, shape [worlds, 7]."""
     from neurodyn.sim.sampling import ground_height
 
     assert ground.pose is not None
@@ -301,4 +301,5 @@ def _highest(ground: Ground) -> Tensor:
     places = torch.cartesian_prod(along, along)
     spread = ground.at_pose(ground.pose.repeat_interleave(len(places), 0))
     heights = ground_height(spread, places.repeat(len(ground.pose), 1))
-    return heights.view(len(ground.pose), -1).amax(1)
+    highest = heights.view(len(ground.pose), -1).amax(1)
+    return torch.cat([ground.pose[:, :2], ground.pose[:, 2:3] - highest[:, None], ground.pose[:, 3:]], 1)

@@ -35,8 +35,8 @@ class TrainPolicyRequest(RunOptions, frozen=True, kw_only=False):
     out: Path
     """Folder to write."""
     algorithm: str | None = None
-    """ppo, or shac (gradients through the dynamics); by default shac for velocity@ROBOT where the dynamics have
-    gradients and no setting is for ppo alone, else ppo."""
+    """ppo, or shac (gradients through the dynamics); by default the only one that --settings fit, else shac for
+    velocity@ROBOT where the dynamics have gradients and no flag is for ppo alone, else ppo."""
     settings: Annotated[str | Path | None, Flag(Path | None)] = None
     """File with settings (YAML, TOML or JSON); by default those of the task and the algorithm."""
     policy: str | None = None

@@ -1,13 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of policy training: of all algorithms, of PPO (rsl_rl in our configuration) and of SHAC; presets by task."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
 from neurodyn.core.activations import ACTIVATIONS, require_activation
-from neurodyn.core.config import Config, from_dict, load_preset, require_numbers, to_dict
+from neurodyn.core.config import (
+    EXTENDS,
+    Config,
+    from_dict,
+    load_preset,
+    read_with_siblings,
+    require_numbers,
+    to_dict,
+)
 from neurodyn.core.description.randomisation import is_run
 from neurodyn.core.errors import InputError, require
 from neurodyn.nets.networks import require_size
@@ -90,6 +99,8 @@ class TrainingSettings(Config, frozen=True):
 
     algorithm: ClassVar[str]
     """Name in `policy.learners.algorithms.ALGORITHMS`."""
+    presets: ClassVar[Path | None] = None
+    """Folder of the presets of tasks."""
     budget_fields: ClassVar[tuple[str, ...]] = ("iterations", "minutes", "evaluations")
     counts: ClassVar[tuple[str, ...]] = (
         "worlds", "horizon", "frames", "iterations", "evaluation_worlds", "keep_every", "patience",
@@ -319,6 +330,22 @@ def load_settings(
     return load_preset(kind, path, files) or kind()
 
 
+def fitting_kinds(path: Path, kinds: Sequence[type[TrainingSettings]]) -> list[type[TrainingSettings]]:
+    """Return the kinds of settings that have all keys of a file, and the preset that it extends, if any.
+
+    Raises:
+        InputError: The file is missing or cannot be read.
+    """
+    plain = read_with_siblings(path)
+    given = set(plain) - {EXTENDS} if isinstance(plain, dict) else set()
+    preset = plain.get(EXTENDS) if isinstance(plain, dict) else None
+    with_preset = [
+        kind for kind in kinds
+        if preset is None or (kind.presets is not None and (kind.presets / f"{preset}.yaml").is_file())
+    ]  # fmt: skip
+    return [kind for kind in with_preset if given <= {field.name for field in msgspec.structs.fields(kind)}]
+
+
 FLAGS = (
     "minutes", "iterations", "worlds", "penalty", "keep_every", "seed", "randomise", "privileged", "history",
     "recurrent", "latent", "symmetry", "stop_when_exploiting", "one_robot", "observe",
@@ -430,7 +457,6 @@ class DistillationSettings(TrainingSettings, frozen=True):
     """
 
     algorithm: ClassVar[str] = "distillation"
-    presets: ClassVar[Path | None] = None
     counts: ClassVar[tuple[str, ...]] = (*TrainingSettings.counts, "epochs", "frames_a_step")
     infers: ClassVar[bool] = True
 

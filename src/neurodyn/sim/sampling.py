@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from neurodyn.core.description.spec import JointSpec
 from neurodyn.core.errors import InputError
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.rotation import exponential, rotate
+from neurodyn.geometry.solids import Solid, solids_of_scene
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import Interval
 from neurodyn.sim.contact_points import contact_point_layout
@@ -36,11 +38,14 @@ _POINT = ContactPointLayout(
 def ground_height(ground: Ground, position: Tensor) -> Tensor:
     """Return the height of the ground [m] at horizontal positions, shape [worlds, 2]; zero if no ground is in reach.
 
-    A point descends by its distance from the ground until it converges, which never passes through a surface (sphere
-    tracing: Hart, "Sphere tracing", The Visual Computer 12, 1996). The search spans 20 m above and below zero.
+    That of an upright heightfield is looked up. Elsewhere a point descends by its distance from the ground until it
+    converges, which never passes through a surface (sphere tracing: Hart, "Sphere tracing", The Visual Computer 12,
+    1996). The search spans 20 m above and below zero.
     """
     from neurodyn.geometry.proximity import ProximityQuery  # imports Warp, which free space does not need
 
+    if (field := _upright_field(ground)) is not None:
+        return _height_of_field(ground, field, position)
     proximity = ProximityQuery(_POINT)
     q = torch.zeros(len(position), 7)
     q[:, :2], q[:, 2], q[:, 6] = position, _ABOVE, 1.0
@@ -52,6 +57,38 @@ def ground_height(ground: Ground, position: Tensor) -> Tensor:
         if not (step.abs() > _CLOSE).logical_and(q[:, 2] > -_ABOVE).any():
             break
     return torch.where(q[:, 2] > -_ABOVE, q[:, 2], 0.0)
+
+
+def _upright_field(ground: Ground) -> Solid | None:
+    """Return the heightfield that alone makes up the ground, unless a world tilts it."""
+    if ground.own or len(ground.scene.shapes) + len(ground.shared) != 1:
+        return None
+    solid = (*ground.shared, *solids_of_scene(ground.scene))[0]
+    level = tuple(solid.pose) == (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)
+    if solid.kind != "heightfield" or not level or (ground.pose is not None and ground.pose[:, 3:5].any()):
+        return None
+    return solid
+
+
+@lru_cache(maxsize=4)
+def _heights_of(field: Solid) -> Tensor:
+    return torch.tensor(field.heights, dtype=torch.float32)
+
+
+def _height_of_field(ground: Ground, field: Solid, position: Tensor) -> Tensor:
+    """Return the height of an upright heightfield's triangles at positions, shape [worlds, 2]; zero beside it."""
+    heights, pose = _heights_of(field), ground.poses(len(position), torch.device("cpu"), torch.float32)
+    away = torch.cat([position - pose[:, :2], position.new_zeros(len(position), 1)], 1)
+    away = rotate(pose[:, 3:] * pose.new_tensor([-1.0, -1.0, -1.0, 1.0]), away)[:, :2]
+    last = position.new_tensor([size - 1.0 for size in heights.shape[::-1]])
+    place = away / position.new_tensor(field.size[:2]) + 0.5 * last
+    inside = ((place >= 0.0) & (place <= last)).all(1)  # false where a position is not a number
+    place = place.where(inside[:, None], torch.zeros(()))
+    cell = place.floor().minimum(last - 1.0)
+    (u, v), (column, row) = (place - cell).unbind(1), cell.long().unbind(1)
+    a, b, c, d = (heights[row + i, column + j] for i, j in ((0, 0), (0, 1), (1, 0), (1, 1)))
+    height = a + torch.where(u >= v, u * (b - a) + v * (d - b), v * (c - a) + u * (d - c))
+    return torch.where(inside, height + pose[:, 2], 0.0)
 
 
 class Clearance:

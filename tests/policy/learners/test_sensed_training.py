@@ -141,9 +141,20 @@ def test_walking_robots_learn_along_gradients_where_there_are_any(tmp_path):
 
     assert chosen(walking, with_gradients) == "shac"
     assert chosen(walking, without) == chosen(running, with_gradients) == "ppo"
-    for given in ({"symmetry": True}, {"recurrent": "gru"}, {"settings": "own.yaml"}, {"device": "cuda"}):
+    for given in ({"symmetry": True}, {"recurrent": "gru"}, {"device": "cuda"}):
         assert chosen(walking, with_gradients, **given) == "ppo"
     assert chosen(running, with_gradients, algorithm="shac") == "shac"
+    for text, of_walking, of_running in (
+        ("critic_rate: 1.0e-3", "shac", "shac"),
+        ("desired_kl: .01", "ppo", "ppo"),
+        ("worlds: 64", "shac", "ppo"),
+        ("extends: velocity-biped", "shac", "shac"),
+        ("worlds: 64\nno_key: 1", "shac", "ppo"),  # named as unknown by the settings of the default
+    ):
+        own = tmp_path / "own.yaml"
+        own.write_text(text)
+        assert chosen(walking, with_gradients, settings=own) == of_walking
+        assert chosen(running, with_gradients, settings=own) == of_running
     (tmp_path / "config.yaml").write_text("task: velocity@go2\n")  # of PPO, which records leave out
     assert chosen(walking, with_gradients, resume=True) == "ppo"
     (tmp_path / "config.yaml").write_text("algorithm: shac\n")
@@ -153,7 +164,7 @@ def test_walking_robots_learn_along_gradients_where_there_are_any(tmp_path):
 
 def test_a_policy_that_stands_is_called_so_once_and_progress_tells_what_it_does(tmp_path):
     learner = object.__new__(PolicyLearner)
-    learner._improved_at, learner._reference = 0.0, None
+    learner._world, learner._reference = SimpleNamespace(ground_levels=None), None
     learner._recent, learner._settings = deque(), PolicySettings()
     stands = {SPEED: CommandFigures(commanded=0.6, achieved=0.01, moved=0.03)}
     with warnings.catch_warnings():
@@ -166,5 +177,36 @@ def test_a_policy_that_stands_is_called_so_once_and_progress_tells_what_it_does(
         call_standing(tmp_path, stands, 50.0)
     learner._shown = {"return_training": 40.0, "failed_training": 0.25,
                       "commands": {name: one.plain() for name, one in stands.items()}}  # fmt: skip
-    text = learner.text(SimpleNamespace(state=TrainState(seconds=90.0)), None)
-    assert text == "without noise 40, speed 0.01 of 0.6 m/s, 25% fail, no better for 1.5 min"
+    text = learner.text(SimpleNamespace(state=TrainState(step=90, best_step=60, stale=2)), None)
+    assert text == "without noise 40, speed 0.01 of 0.6 m/s, 25% fail, no better for 30 updates"
+
+
+def test_a_policy_is_looked_at_within_a_minute_before_its_first_evaluation(tmp_path):
+    class Standing(PolicyLearner):
+        network, _penalty, _evaluation_dynamics, looks = None, 0.0, None, 0
+
+        def _play(self, *_):
+            self.looks += 1
+            torch.rand(3)
+            stands = {SPEED: CommandFigures(commanded=0.5, achieved=0.01, moved=0.02)}
+            return SimpleNamespace(commands=stands)
+
+    def opened(commands):
+        learner = object.__new__(Standing)
+        learner._looked, learner._out, learner._settings = False, tmp_path / "run", PolicySettings()
+        learner._task = SimpleNamespace(commanded=lambda now, memory: commands)
+        learner._world = SimpleNamespace(now=SimpleNamespace(of_rewards=None), memory=None)
+        return learner
+
+    learner, drawn = opened({SPEED: None}), torch.get_rng_state()
+    learner.end_update(TrainState(cpu_seconds=10.0))
+    assert not learner.looks
+    with pytest.warns(UserWarning, match="the policy stands"):
+        learner.end_update(TrainState(cpu_seconds=40.0))
+    learner.end_update(TrainState(cpu_seconds=50.0))
+    assert learner.looks == 1
+    assert torch.equal(torch.get_rng_state(), drawn)
+    for commands, measured in (({}, 0), ({SPEED: None}, 1)):  # nothing is commanded; an evaluation told
+        learner = opened(commands)
+        learner.end_update(TrainState(cpu_seconds=40.0, measured=measured))
+        assert not learner.looks

@@ -156,7 +156,7 @@ class DistillationLearner(RunnerLearner):
         """Roll out the student, and fit it to the teacher's labels."""
         self.runner.learn(1, init_at_random_ep_len=train_state.step == 0)
         self.losses = self._losses.losses
-        self.save_periodically(train_state)
+        self.end_update(train_state)
         return self.outcome()
 
     def state(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ from neurodyn.policy.learners.penalty import held_out_uncertainty
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import TrainingSettings
 from neurodyn.policy.trust.judges import PROMISE, Promise
-from neurodyn.policy.trust.judging import Judging, call_standing, findings_of_training
+from neurodyn.policy.trust.judging import PATIENT, Judging, call_standing, findings_of_training
 from neurodyn.policy.trust.support import FrameSample, LogDensity, PolicySupport, return_loss_share, share_out_of_range
 from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.policy.worlds.randomisation import Randomisation, open_randomisation, seen_by_critic
@@ -63,8 +63,6 @@ from neurodyn.tasks.views import SENSORS
 LEAST_UPDATES = 10
 """Least number of updates before a time budget may end a training without a warning."""
 
-_STALE = 60.0
-"""Seconds without a better policy after which progress tells for how long."""
 _EVALUATION = 900
 """Seed of the starts for comparing policies during training."""
 
@@ -120,18 +118,20 @@ class PolicyLearner(Learner):
             starts = training_dynamics.mixed_starts(task, seed, settings.task_share) if starts is None else starts
         self._starts = training_dynamics.starts(task, seed) if starts is None else starts
         self._penalty_offset = self._uncertainty_without_penalty()
+        levels = self._robots.ground_levels(task, settings.worlds, seed)
         self._world = self.environment(
             task, training_dynamics.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
             penalty_offset=self._penalty_offset, failure=settings.failure, reward_scale=settings.reward_scale,
             draws=self._robots.draws, disturbed=self._robots.disturbed, noisy=True,
             history=settings.network.history, with_actions=settings.network.with_actions, frames=settings.frames,
-            environment=self._robots.surroundings(task, settings.worlds, seed),
+            environment=None if levels is not None else self._robots.surroundings(task, settings.worlds, seed),
+            ground_levels=levels,
         )  # fmt: skip
         self.device = torch.device(self._world.device)
         torch.manual_seed(derive_seed(seed, "policy"))
         self._config = policy_config(task, settings.network, self._world.robots.names if settings.privileged else ())
         self.losses, self._real = {}, None
-        self._improved_at = 0.0  # seconds of training
+        self._looked = False  # whether the policy was looked at before its first evaluation
         self._shown: Mapping[str, Any] = {}  # values of the last validation
         # Few episodes end in one update, and short ones first: as many episodes as worlds give a fair mean.
         self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.worlds * current_ranks().count)
@@ -183,8 +183,14 @@ class PolicyLearner(Learner):
         imagined = train_state.last if self._support is None else self._support.imagined
         return [*findings, of_returns(imagined, self._real, self._reference.name)]
 
-    def save_periodically(self, train_state: TrainState) -> None:
-        """Save the current policy in POLICY/kept if one is due; called after an update."""
+    def end_update(self, train_state: TrainState) -> None:
+        """Save the current policy in POLICY/kept if one is due, and say if it stands; called after an update."""
+        if current_ranks().leads and not self._looked and train_state.cpu_seconds > PATIENT:
+            self._looked = True
+            if not train_state.measured and self._task.commanded(self._world.now.of_rewards, self._world.memory):
+                with torch.random.fork_rng(devices=[]):  # results depend on no clock
+                    played = self._play(self.network, self._evaluation_dynamics, self._penalty)
+                call_standing(self._out, played.commands, train_state.cpu_seconds)
         every = self._settings.keep_every
         if every is not None and (train_state.step + 1) % every == 0 and current_ranks().leads:
             save_policy(self._out / "kept" / f"{train_state.step + 1:05d}", self._config, self.network)
@@ -291,7 +297,6 @@ class PolicyLearner(Learner):
     def keep(self, train_state: TrainState) -> None:
         """Save the evaluated policy."""
         save_policy(self._out, self._config, self._played)
-        self._improved_at = train_state.seconds
         if self._judging is not None:
             self._judging.keep()
 
@@ -334,6 +339,7 @@ class PolicyLearner(Learner):
             "episodes": count,
             "rate": loop.last.rate,
             "noise": self.noise(),
+            **({} if self._world.ground_levels is None else {"ground": self._world.ground_levels.share}),
             **self.extra_metrics(),
             "loss": self.losses,
             **means,
@@ -362,8 +368,10 @@ class PolicyLearner(Learner):
             parts.append(f"{what} {one['achieved']:.2g} of {one['commanded']:.2g} {unit.rstrip(']')}")
         if failed := self._shown.get("failed_training"):
             parts.append(f"{failed:.0%} fail")
-        if (since := loop.state.seconds - self._improved_at) > _STALE and self._shown:
-            parts.append(f"no better for {since / 60.0:.1f} min")
+        if (levels := self._world.ground_levels) is not None:
+            parts.append(f"ground at {levels.share:.0%}")
+        if loop.state.stale:
+            parts.append(f"no better for {loop.state.step - loop.state.best_step} updates")
         if recent and recent[1]:
             parts.append(f"{recent[1]:.1%} of episodes implausible")
         return ", ".join(parts)

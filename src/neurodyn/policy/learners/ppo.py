@@ -430,7 +430,7 @@ class PpoLearner(RunnerLearner):
             self._rule.watch(self._uncertain)
         elif self._rule is not None:
             self._world.set_penalty(self._rule.update(self._uncertain))
-        self.save_periodically(train_state)
+        self.end_update(train_state)
         return self.outcome()
 
     def _release(self, train_state: TrainState) -> None:

@@ -175,7 +175,7 @@ class ShacLearner(PolicyLearner):
             follow(self._mean, self._actor.mlp, settings.average)
         self.losses = {"policy": float(loss), "gradient": float(norm), "value": self._fit(window)}
         self._world.push_share = self._mastered(float(window.failed.float().mean()))
-        self.save_periodically(train_state)
+        self.end_update(train_state)
         return OptimiserStep(float(loss), share * settings.rate, taken)
 
     def _mastered(self, falls: float) -> float:

@@ -28,7 +28,7 @@ from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.learners.algorithms import ALGORITHMS
 from neurodyn.policy.learners.learner import initial_policy
 from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest
-from neurodyn.policy.settings import FLAGS, ShacSettings, for_view, load_settings, with_flags
+from neurodyn.policy.settings import FLAGS, ShacSettings, fitting_kinds, for_view, load_settings, with_flags
 from neurodyn.policy.worlds.identified_sensors import with_sensor_errors
 from neurodyn.policy.worlds.randomisation import over_posterior
 from neurodyn.tasks import Task, is_file, load
@@ -72,17 +72,24 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
     )  # fmt: skip
 
 
-_OF_PPO = ("settings", "privileged", "recurrent", "latent", "symmetry")
-"""Requests that leave a task to PPO: features that SHAC lacks, and files that were written for it."""
+_OF_PPO = ("privileged", "recurrent", "latent", "symmetry")
+"""Requests that leave a task to PPO: features that SHAC lacks."""
 
 
 def _algorithm_of(request: TrainPolicyRequest, task: Task, dynamics: Dynamics) -> str:
-    """Return the name of the requested algorithm; by default of the one that began a training, or the task's."""
+    """Return the name of the requested algorithm.
+
+    By default it is the one that began a training, the only one that a file of settings fits, or the task's.
+    """
     if request.algorithm is not None:
         return request.algorithm
     record = request.out / "config.yaml"
     if request.resume and record.is_file():
         return read_plain(record).get("algorithm") or DEFAULT_ALGORITHM
+    kinds = [one.settings for one in ALGORITHMS.values() if not one.settings.infers]
+    fitting = [] if request.settings is None else fitting_kinds(Path(request.settings), kinds)
+    if len(fitting) == 1:
+        return fitting[0].algorithm
     plain = request.device == "cpu" and request.penalty is None and not any(getattr(request, one) for one in _OF_PPO)
     along = task.along_gradients and plain and dynamics.differentiable and not dynamics.measured
     return ShacSettings.algorithm if along else DEFAULT_ALGORITHM

@@ -26,7 +26,7 @@ from neurodyn.tasks import Task
 
 _SURE = 2.0
 """Standard errors by which a return must fall."""
-_PATIENT = 30.0
+PATIENT = 30.0
 """CPU-seconds of training after which a policy that does not move is called so."""
 _LEAST_EVALUATIONS = 4
 """Fewest evaluations that tell whether anything was learned."""
@@ -132,7 +132,7 @@ def findings_of_training(lines: Sequence[Mapping[str, Any]], kept: int, updates:
 
 def call_standing(out: Path, commands: Commands, seconds: float) -> None:
     """Say once, within the first minute of a training, that its policy does not move; later only the verdict does."""
-    if seconds > _PATIENT and any(one.name == STANDS_STILL for one in of_commands(commands)):
+    if seconds > PATIENT and any(one.name == STANDS_STILL for one in of_commands(commands)):
         notice(f"{out}: the policy stands; if it goes on to, try another --seed, --algorithm or network.initial_std")
 
 

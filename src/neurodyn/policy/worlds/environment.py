@@ -45,6 +45,7 @@ from neurodyn.dynamics.capture import (
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.worlds.disturbances import Disturbances, DisturbedState
+from neurodyn.policy.worlds.ground_levels import GroundLevels
 from neurodyn.policy.worlds.randomisation import DrawnRobots
 from neurodyn.policy.worlds.world_reset import world_reset_in
 from neurodyn.sim.draws import QuantityDraws
@@ -129,6 +130,7 @@ class PolicyEnvironment(VecEnv):
         episodes: Ended episodes already read from the device but not yet collected.
         robots: Randomised robots of the current episodes.
         push_share: Factor on pushes; learners lower it while robots fall.
+        ground_levels: Terrain that grows as worlds master it; None for a ground that stays.
     """
 
     def __init__(
@@ -144,6 +146,7 @@ class PolicyEnvironment(VecEnv):
         failure: float = 0.0,
         reward_scale: float = 1.0,
         environment: Environment | None = None,
+        ground_levels: GroundLevels | None = None,
         draws: QuantityDraws | None = None,
         disturbed: Sequence[RandomisedQuantity] = (),
         history: int = 1,
@@ -169,6 +172,7 @@ class PolicyEnvironment(VecEnv):
             failure: Added to the learner's reward when an episode fails, except by `step_tracked`.
             reward_scale: Factor on the reward that the learner receives.
             environment: Ground and obstacles, above which heights are measured; None for the robot's default ground.
+            ground_levels: Terrain that grows as worlds master it, in place of `environment`.
             draws: Randomised quantities (`policy.worlds.randomisation`) that `dynamics` supports; None for one robot.
             disturbed: Disturbances in addition to the task's own (`policy.worlds.disturbances`).
             history: Number of frames in an observation, newest first.
@@ -196,6 +200,8 @@ class PolicyEnvironment(VecEnv):
             with_actions=with_actions,
         )  # fmt: skip
         self.robots = DrawnRobots(draws, self.disturbances, worlds, torch.device(dynamics.device), seed)
+        self.ground_levels = ground_levels
+        environment = environment if ground_levels is None else ground_levels.environment
         self._frames = TaskFrames(task, dynamics, environment, self.robots.parameters)
         self.environment, self._penalised = self._frames.environment, penalty > 0
         self._watch = FaultWatch(self._frames, f"task {task.name!r} in {dynamics.kind} dynamics")
@@ -261,6 +267,7 @@ class PolicyEnvironment(VecEnv):
             "commands": self._generator.get_state(),
             "renewal": self._world_reset.state(),
             "starts": self._starts.state(),
+            **({} if self.ground_levels is None else {"ground": self.ground_levels.state()}),
             **self.robots.checkpoint(),
         }
 
@@ -274,6 +281,8 @@ class PolicyEnvironment(VecEnv):
         self._starts.load(saved["starts"])
         self._generator.set_state(saved["commands"])
         self.robots.load(saved)
+        if self.ground_levels is not None:
+            self.ground_levels.load(saved["ground"])
         expected = self._worlds | vars(self._sums)
         # Missing in older files.
         newer = {name: save_tree(expected[name]) for name in ("terms", "earned", "disturbed")}
@@ -427,7 +436,7 @@ class PolicyEnvironment(VecEnv):
             return TrackedFrame(last, last, end, done, over, *due, judged, judged)
         last = self._last()
         judged = self._judged(last)
-        self._reset_worlds(done)
+        self._reset_worlds(done, end.failed)
         seen = self._see(done)
         return TrackedFrame(seen, last, end, done, over, *due, judged, self._judged(seen))
 
@@ -515,7 +524,7 @@ class PolicyEnvironment(VecEnv):
             extras["succeeded"] = task.succeeded(after.now, after.memory)
             if self._shows_last:
                 extras["last"] = self._last()
-            self._reset_worlds(done)
+            self._reset_worlds(done, end.failed)
         reward = torch.add(penalised, end.failed, alpha=self._failure) if self._failure else penalised
         reward = reward if self._scale == 1.0 else self._scale * reward
         return EnvironmentFrame(self._see(done if over else None), reward, done, extras, ended)
@@ -599,9 +608,11 @@ class PolicyEnvironment(VecEnv):
             self.episodes.implausible += ended.implausible[rows].tolist()
         self._ended.clear()
 
-    def _reset_worlds(self, done: Tensor) -> None:
-        """Reset worlds; the others keep their state, history, memory and robot."""
+    def _reset_worlds(self, done: Tensor, failed: Tensor | None = None) -> None:
+        """Reset worlds, of which some failed; the others keep their state, history, memory and robot."""
         before = self._worlds_state
+        if self.ground_levels is not None and failed is not None:
+            self.ground_levels.renew(done, failed)
         self.robots.renew(done)
         if self._disturbed is not None:
             self._disturbed = self.disturbances.restart(self._disturbed, done, self.robots.disturbed, self._generator)

@@ -27,6 +27,7 @@ from neurodyn.identify.ladder.rungs import DECLARED
 from neurodyn.identify.result import read_adaptation
 from neurodyn.multibody.engine import nominal
 from neurodyn.policy.worlds.disturbances import Disturbances, EpisodeDraws, disturbances_of, is_disturbance
+from neurodyn.policy.worlds.ground_levels import GroundLevels
 from neurodyn.sim.draws import POSTERIOR, JoinedDraws, QuantityDraws, draws_of_drives, quantity_draws
 from neurodyn.tasks import Task
 
@@ -121,6 +122,10 @@ class Randomisation:
     def surroundings(self, task: Task, worlds: int, seed: int) -> Environment | None:
         """Return the pieces of ground of some worlds; None for the robot's own ground."""
         return None if self.ground is None else task_ground(task, self.ground, worlds, seed)
+
+    def ground_levels(self, task: Task, worlds: int, seed: int) -> GroundLevels | None:
+        """Return a terrain that grows as some worlds master it; None for a ground that stays."""
+        return None if self.ground is None else GroundLevels.of(task, self.ground, self.dynamics, worlds, seed)
 
 
 def over_posterior(texts: Sequence[str], dynamics: str) -> tuple[str, ...]:
