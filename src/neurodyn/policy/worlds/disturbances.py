@@ -8,6 +8,7 @@ step. Tasks declare some of their own, which the user's override.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import msgspec
 import torch
@@ -403,11 +404,19 @@ class EpisodeDraws:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the values; offsets, factors and values of the same column have different names."""
-        return tuple(_value_name(name, one) for one in self.draws if one.each == "episode" for name in one.names)
+        return self._names
+
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(_value_name(name, one) for one in self._drawn_once for name in one.names)
+
+    @cached_property
+    def _drawn_once(self) -> tuple[RandomisedQuantity, ...]:
+        return tuple(one for one in self.draws if one.each == "episode")
 
     def draw(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Return drawn values, shape [worlds, names]."""
-        drawn_once = [one for one in self.draws if one.each == "episode"]
+        drawn_once = self._drawn_once
         numbers = numbers_of(
             drawn_once, torch.rand(worlds, len(drawn_once), generator=generator, device=generator.device)
         )

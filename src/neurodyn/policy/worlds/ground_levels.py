@@ -23,21 +23,21 @@ from neurodyn.tasks.velocity import VelocityTracking
 
 LEVELS = 4
 """Highest level, the terrain as declared; level 0 is flat."""
-_BAND, _WIDTH, _RISE = 12.0, 56.0, 1.0
+_BAND, _WIDTH, _RISE = 12.0, 104.0, 1.0
 """Edges of the part of a level along x and y, and length over which its heights go over into the next [m]."""
 _MARGIN = 16.0
 """Ground beyond the first and the last level [m]: no episode of 20 s, with new commands every 2 s, leaves it."""
-_AROUND = (4.0, 10.0)
-"""Largest distance of starts from the middle of a level along x and y [m]."""
-_PLACES = 32
+_AROUND = (4.0, 34.0)
+"""Largest distance of starts from the middle of a level along x and y [m]: over all styles of a mixed terrain alike."""
+_PLACES = 128
 """Starts of each level."""
 
 
 class GroundLevels:
     """A terrain in parts of growing height along x, and the part on which each world is.
 
-    A world whose episode ends without a failure goes on to the next level, or from the last one to any of the upper
-    half; after a failure it goes back by one. Each episode has another place and heading.
+    A world whose episode ends without a failure goes on to the next level, or from the last one to either of the two
+    last; after a failure it goes back by one. Each episode has another place and heading.
 
     Attributes:
         environment: The ground; its poses are overwritten in place.
@@ -82,7 +82,7 @@ class GroundLevels:
     def renew(self, done: Tensor, failed: Tensor) -> None:
         """Move the worlds whose episode ended; arguments have shape [worlds], bool."""
         after = torch.where(failed, self.level - 1, self.level + 1).clamp_min(0)
-        upper = torch.randint(LEVELS // 2, LEVELS + 1, after.shape, generator=self._generator)
+        upper = torch.randint(LEVELS - 1, LEVELS + 1, after.shape, generator=self._generator)
         after = torch.where(after > LEVELS, upper, after)
         self.level = torch.where(done, after, self.level)
         self._pose.copy_(torch.where(done[:, None], self._draw(), self._pose))

@@ -51,7 +51,7 @@ class DrawnRobots:
         parts: tuple[QuantityDraws, ...] = () if draws is None else (draws,)
         if disturbances.names:
             parts = (*parts, EpisodeDraws(disturbances.draws))
-        self._draws = JoinedDraws(parts) if parts else None
+        self._draws = parts[0] if len(parts) == 1 else JoinedDraws(parts) if parts else None
         self._robot_columns = 0 if draws is None else len(draws.names)
         self.names = () if self._draws is None else self._draws.names
         self.parameters: WorldParameters | None = None
