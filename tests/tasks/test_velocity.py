@@ -262,6 +262,19 @@ def test_terms_by_hand(task):
     assert earned["gait"] == pytest.approx(math.exp(-sum((x / (0.5 * lift)) ** 2 for x in off) / 4), rel=1e-4)
 
 
+def test_feet_are_lifted_higher_on_terrains(task):
+    height = torch.zeros(1, len(task.contacts))
+    memory = walking_memory(task, (1.0, 0.0, 0.0))
+    memory.command[:, 4] = 0.5 * math.pi - task.stride
+    high = min(0.1, 0.25 * task.legs.height)
+    for beat, foot in zip(task._beat, task.feet, strict=True):
+        height[0, task.contacts.index(foot)] = 0.0 if beat else high
+    quantities = _quantities(task, contact_height=height)
+    earned = [rates(one, quantities, memory, torch.zeros(1, 8))["gait"] for one in (task.on_terrain(), task)]
+    low = 0.15 * task.legs.height
+    assert earned == pytest.approx([1.0, math.exp(-0.5 * ((high - low) / (0.5 * low)) ** 2)], rel=1e-4)
+
+
 def test_the_gait_goes_on_whatever_is_commanded_and_is_seen_only_when_walking(task, dynamics):
     world = PolicyEnvironment(task, dynamics, SampledStarts(task, 0), 64, noisy=False)
     column = task.observations.index("clock.sin")

@@ -125,8 +125,11 @@ def contacts_on_plane(built: Articulation, robot: Robot) -> ContactPointLayout:
     return msgspec.structs.replace(layout, contact_points=tuple(one for one in points if one.name not in inside))
 
 
-def rounded_boxes(built: Articulation) -> tuple[RoundedBox, ...]:
-    """Return the collision shapes of a robot as built; empty if any is not a sphere, capsule or box."""
+def rounded_boxes(built: Articulation, contacts: int) -> tuple[RoundedBox, ...]:
+    """Return the collision shapes of a robot as built; empty if any is not a sphere, capsule or box.
+
+    `contacts` is the maximum number of contacts of each with a heightfield.
+    """
     boxes = []
     for shape, name in zip(built.shapes, shape_names(built.shapes), strict=True):
         x, y, z = (round(size, 9) for size in shape.size)
@@ -134,9 +137,8 @@ def rounded_boxes(built: Articulation) -> tuple[RoundedBox, ...]:
         if shape.kind not in sizes:
             return ()
         half, radius = sizes[shape.kind]
-        boxes.append(
-            RoundedBox(name=name, joint=shape.joint, place=rounded_pose(shape.place), half=half, radius=radius)
-        )
+        place = rounded_pose(shape.place)
+        boxes.append(RoundedBox(name, shape.joint, place, half, radius, contacts))
     return tuple(boxes)
 
 

@@ -10,6 +10,7 @@ import torch
 from msgspec import UNSET
 from torch import Tensor
 
+from neurodyn.core.description.contacts import MOST_CONTACTS, SPREAD_CONTACTS
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
@@ -270,7 +271,7 @@ def mechanism(built: Articulation, robot: Robot, *, every_contact: bool = False)
     points, shapes = (), ()
     if robot.contact_points is not None:
         points = (contacts_on_plane if every_contact else contact_point_layout)(built, robot).contact_points
-        shapes = rounded_boxes(built) if every_contact else ()
+        shapes = rounded_boxes(built, _contacts_of(robot)) if every_contact else ()
     return Mechanism(
         links=built.sprung_links,
         gravity=built.gravity,
@@ -283,6 +284,11 @@ def mechanism(built: Articulation, robot: Robot, *, every_contact: bool = False)
         elements=(*(robot.elements or ()), *built.elements) or UNSET,
         **built.couplings,
     )
+
+
+def _contacts_of(robot: Robot) -> int:
+    """Return the maximum number of contacts of a shape with a heightfield in the robot's simulator."""
+    return MOST_CONTACTS if robot.simulator.solver == "mujoco-c" else SPREAD_CONTACTS
 
 
 def declared_values(built: Articulation, robot: Robot) -> tuple[Mechanism, dict[str, float]]:

@@ -8,9 +8,11 @@ knows. Heights of feet have gradients where times in the air have none.
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import Self
 
 import msgspec
 import torch
@@ -63,6 +65,10 @@ class VelocityTracking(Task):
     def declaration(self) -> Robot:
         """Return the robot at the task's frame length."""
         return self._declaration
+
+    def on_terrain(self) -> Self:
+        """Return the task for training on uneven ground."""
+        return self
 
     @abstractmethod
     def joint_nominal(self, like: Tensor) -> Tensor:
@@ -168,9 +174,9 @@ _ACTION = 0.25
 """Force of a servo for an action of 1 at rest, as a share of its force limit (mjlab)."""
 _LEAST = 0.3
 """Least change of a servo's command for an action of 1 [rad]: otherwise stiff servos would not be explored."""
-_LIFT, _NEAR = 0.15, 0.5
-"""Height to which the gait lifts feet, relative to the base's height, at most 0.1 m; and deviation from it, relative to
-it, at which its reward has fallen to 1/e."""
+_LIFT, _LIFT_ON_TERRAIN, _NEAR = 0.15, 0.25, 0.5
+"""Height to which the gait lifts feet on planes and on terrains, relative to the base's height, at most 0.1 m; and
+deviation from it, relative to it, at which its reward has fallen to 1/e."""
 _SPREAD_STANDING, _SPREAD_SWING, _SPREAD_OTHER = 0.08, 0.4, 0.15
 """Deviations from the nominal pose at which the reward of a joint is halved: standing; walking, for joints that swing
 legs and for others [rad or m]."""
@@ -234,6 +240,12 @@ class Velocity(VelocityTracking):
         )
         self._limits = tuple(_soft_limits(posed[name].lower, posed[name].upper) if name in posed else _ANY
                              for name in joints)  # fmt: skip
+
+    def on_terrain(self) -> Self:
+        """Return the task with feet that are lifted higher."""
+        other = copy(self)
+        other._lift = min(0.1, _LIFT_ON_TERRAIN * self.legs.height)
+        return other
 
     def joint_nominal(self, like: Tensor) -> Tensor:
         """Return the nominal pose, shape [nj]."""

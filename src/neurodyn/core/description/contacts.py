@@ -113,6 +113,11 @@ class ContactPointLayout(Config, HasJoints, frozen=True, rename={"contact_points
         return differences
 
 
+SPREAD_CONTACTS, MOST_CONTACTS = 4, 8
+"""Contacts of a shape with a heightfield that MuJoCo Warp keeps, and most contacts of a link: in plain MuJoCo a foot
+smaller than a cell has two or three, seldom six; in MuJoCo Warp more than four need shapes that overlap."""
+
+
 class RoundedBox(Config, frozen=True):
     """All points within `radius` of a box: a sphere if all half extents are 0, a capsule if only the third is not."""
 
@@ -125,8 +130,13 @@ class RoundedBox(Config, frozen=True):
     """Half extents [m]."""
     radius: float
     """Radius [m]."""
+    contacts: int = SPREAD_CONTACTS
+    """Maximum number of its contacts with a heightfield: `SPREAD_CONTACTS` that are far apart, as in MuJoCo Warp; if
+    greater all, as in plain MuJoCo, unless there are more than that."""
 
     def __post_init__(self) -> None:
+        known = SPREAD_CONTACTS <= self.contacts <= MOST_CONTACTS
+        require(known, f"shape {self.name!r}: contacts", self.contacts, f"{SPREAD_CONTACTS} to {MOST_CONTACTS}")
         require_fields(self, f"shape {self.name!r}", least=("half [m]", "radius [m]"))
 
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Contacts of a body with a heightfield: the prisms it touches, the four contacts kept, and their kernel."""
+"""Contacts of a body with a heightfield: the prisms it touches, the contacts kept, and their kernel."""
 
 from typing import Any
 
 import torch
 import warp as wp
 
+from neurodyn.core.description.contacts import MOST_CONTACTS, SPREAD_CONTACTS
 from neurodyn.geometry import prisms
 from neurodyn.geometry.chain import advance
 from neurodyn.geometry.device_arrays import PRECISIONS
@@ -32,8 +33,11 @@ from neurodyn.geometry.prisms.polytope import box_in_prism
 MOST = wp.constant(50)
 """Maximum number of prisms in contact with a body: MuJoCo's `mjMAXCONPAIR`."""
 
-CONTACTS = wp.constant(prisms.CONTACTS)
-"""Maximum number of contacts of a body."""
+CONTACTS = wp.constant(MOST_CONTACTS)
+"""Maximum number of contacts of a link."""
+
+SPREAD = wp.constant(SPREAD_CONTACTS)
+"""Number of contacts that are kept of more."""
 
 NUMBERS = wp.constant(prisms.CONTACT_NUMBERS)
 """Numbers that describe a contact: `Pair.kind`, the radius, and six vectors, `Pair.core` to `Pair.across_too`."""
@@ -46,7 +50,7 @@ _SAME = wp.constant(wp.float64(1e-12))  # smaller distances are zero: the same e
 Numbers = wp.types.vector(length=50, dtype=wp.float64)
 Places = wp.types.matrix(shape=(50, 3), dtype=wp.float64)
 Cells = wp.types.vector(length=50, dtype=wp.int32)
-Chosen = wp.types.vector(length=4, dtype=wp.int32)
+Chosen = wp.types.vector(length=MOST_CONTACTS, dtype=wp.int32)
 
 
 @wp.func
@@ -135,8 +139,8 @@ def in_reach(ranges: wp.array[wp.vec2d], grid: wp.vec4i, cell: wp.vec3d, body: B
 
 
 @wp.func
-def chosen_prisms(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d, body: Body):
-    """Return the indices of the prisms whose contacts with a body are kept; -1 for none."""
+def chosen_prisms(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d, body: Body, most: int):
+    """Return the indices of the prisms whose contacts with a body are kept, all of up to `most`; -1 for none."""
     zero = wp.float64(0.0)
     one = wp.float64(1.0)
     x = reach_along(body, wp.vec3d(one, zero, zero)) + body.radius
@@ -186,16 +190,19 @@ def chosen_prisms(heights: wp.array[wp.float64], grid: wp.vec4i, cell: wp.vec3d,
                         for i in range(3):
                             places[count, i] = pair.position[i]
                         count += 1
-    return _spread(places, numbers, count, nearest, normal)
+    chosen = Chosen(-1)
+    if count > 0 and (most == SPREAD or count > most):
+        return _spread(places, numbers, count, nearest, normal)
+    for i in range(count):
+        chosen[i] = numbers[i]
+    return chosen
 
 
 @wp.func
 def _spread(places: Any, numbers: Any, count: int, nearest: int, normal: wp.vec3d):
     """Return the indices of up to four contacts that are far apart, the deepest first."""
-    chosen = Chosen(-1, -1, -1, -1)
-    if count == 0:
-        return chosen
-    taken = Chosen(-1, -1, -1, -1)
+    chosen = Chosen(-1)
+    taken = Chosen(-1)
     taken[0] = nearest
     chosen[0] = numbers[nearest]
     p0 = point_at(places, nearest)
@@ -252,6 +259,7 @@ def prism_contacts_kernel(
     body_pose: wp.array[wp.transformd],
     body_half: wp.array[wp.vec3d],
     body_radius: wp.array[wp.float64],
+    body_contacts: wp.array[int],
     shape_start: wp.array[int],
     shapes: wp.array[_SHAPE],
     heights: wp.array[wp.float64],
@@ -296,7 +304,7 @@ def prism_contacts_kernel(
         body.half = body_half[number]
         body.radius = body_radius[number]
         if in_reach(ranges, shapes[field].grid, shapes[field].size, body):
-            chosen = chosen_prisms(heights, shapes[field].grid, shapes[field].size, body)
+            chosen = chosen_prisms(heights, shapes[field].grid, shapes[field].size, body, body_contacts[number])
             for i in range(CONTACTS):
                 if chosen[i] >= 0 and slot < link_slots[link + 1]:
                     pair = on_prism(heights, shapes[field].grid, shapes[field].size, body, chosen[i])

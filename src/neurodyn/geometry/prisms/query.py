@@ -87,6 +87,7 @@ class PrismContacts(OperatorHandle):
                 array([shape.place for shape in self._shapes], wp.transformd),
                 array([shape.half for shape in self._shapes], wp.vec3d),
                 array([shape.radius for shape in self._shapes], wp.float64),
+                array([shape.contacts for shape in self._shapes], wp.int32),
             ]  # fmt: skip
         return self._arrays[device]
 

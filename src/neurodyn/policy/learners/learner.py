@@ -58,6 +58,7 @@ from neurodyn.robots.data import on_declared_ground, open_robot_data
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Task
 from neurodyn.tasks.observations import CRITIC, POLICY
+from neurodyn.tasks.velocity import VelocityTracking
 from neurodyn.tasks.views import SENSORS
 
 LEAST_UPDATES = 10
@@ -119,6 +120,8 @@ class PolicyLearner(Learner):
         self._starts = training_dynamics.starts(task, seed) if starts is None else starts
         self._penalty_offset = self._uncertainty_without_penalty()
         levels = self._robots.ground_levels(task, settings.worlds, seed)
+        if levels is not None and isinstance(task, VelocityTracking):
+            task = self._task = task.on_terrain()
         self._world = self.environment(
             task, training_dynamics.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
             penalty_offset=self._penalty_offset, failure=settings.failure, reward_scale=settings.reward_scale,
