@@ -138,9 +138,11 @@ def test_the_longest_of_stages_that_predict_alike_is_kept(costs: dict[str, float
 
 @pytest.mark.parametrize(("coordinates", "own"), [(100, True), (101, False)])
 def test_only_fits_of_few_quantities_end_with_their_own_derivatives(coordinates: int, own: bool):
-    fitting = SimpleNamespace(x=torch.zeros(coordinates), dynamics="short steps", tangent="long steps")
+    fitting = SimpleNamespace(
+        x=torch.zeros(coordinates), dynamics="short steps", doubled="doubled steps", tangent="long steps"
+    )
     assert Fitting.take_own_derivatives(fitting) is own  # type: ignore[arg-type]
-    assert fitting.tangent == ("short steps" if own else "long steps")
+    assert fitting.tangent == ("doubled steps" if own else "long steps")
 
 
 def test_initial_states_are_fitted_at_given_values(solution: tuple[Residuals, Point]):

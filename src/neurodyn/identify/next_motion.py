@@ -86,8 +86,10 @@ _REDRAWN = 0.7
 """Share of the joints that keep their motion when the best candidate is changed."""
 _POSES = 30
 """Frames of least motion in the logs that may be the pose of rest."""
+_TOGETHER = 4
+"""Fewest worlds that are played: programs for vectors of worlds are compiled already."""
 _CHECKED, _CHECKED_FINALLY = 12.5, 50.0
-"""Rates at which contacts are looked for, in candidates and in the chosen motion [Hz]."""
+"""Rates at which contacts are looked for, in candidates and samples, and in the chosen motion of the model [Hz]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +137,7 @@ def next_motion(fitting: Fitting, x: Tensor, analysis: Identifiability, out: Pat
 class _MotionSearch:
     def __init__(self, fitting: Fitting, x: Tensor, analysis: Identifiability) -> None:
         self.fitting, self.x, self.analysis, self.settings = fitting, x, analysis, fitting.settings
-        self.robot, self.dynamics = fitting.model.robot, fitting.dynamics
+        self.robot, self.dynamics = fitting.model.robot, fitting.doubled or fitting.dynamics
         self.spec, self.dt = self.robot.spec, self.robot.spec.dt
         self.frames = max(8, round(min(self.settings.proposal_seconds, _PART) / self.dt))
         self.limits = MotionLimits.of(self.robot, fitting.store, self.settings.limits)
@@ -326,9 +328,11 @@ class _MotionSearch:
 
         Commands have shape [T, nu], or [worlds, T, nu] with other ones for each row.
         """
-        worlds, settle = len(values), round(_SETTLE / self.dt)
+        rows, settle = len(values), round(_SETTLE / self.dt)
+        worlds = max(rows, _TOGETHER)
+        values, commands = (_filled(one, worlds) for one in (values, commands.expand(rows, *commands.shape[-2:])))
         rest = self.pose.command.expand(worlds, settle, -1)
-        held = torch.cat([rest, commands.expand(worlds, *commands.shape[-2:])], 1)
+        held = torch.cat([rest, commands], 1)
         past = max(1, self.fitting.past)
         q = self.pose.q.expand(worlds, past + 1, -1)
         qd = torch.zeros(worlds, past + 1, self.spec.nv, dtype=torch.float64)
@@ -336,7 +340,7 @@ class _MotionSearch:
         path = self.dynamics.simulate(
             window, held, values, self.dynamics.weights.detach(), self.fitting.environments.at(None)
         )
-        return Trajectory(path.q[:, settle:], path.qd[:, settle:]), held[:, settle:]
+        return Trajectory(path.q[:rows, settle:], path.qd[:rows, settle:]), held[:rows, settle:]
 
     def _fault(self, path: Trajectory, commands: Tensor, values: Tensor) -> tuple[str, Tensor | None]:
         """Return why motions are not safe and how much to shrink each command, shape [nu]; empty if they are safe."""
@@ -422,11 +426,13 @@ class _MotionSearch:
             return None, str(error)
 
     def _contact(self, path: Trajectory, rate: float) -> str:
-        """Return what touches along motions; empty for nothing."""
+        """Return what touches along motions, of which the first one is looked at more often; empty for nothing."""
         if self.clearance is None:
             return ""
-        every = max(1, round(1.0 / (rate * self.dt)))
-        touching = self.clearance.first_contact(path.q[:, ::every])
+        touching = None
+        for paths, looked in ((path.q[:1], rate), (path.q[1:], _CHECKED)):
+            every = max(1, round(1.0 / (looked * self.dt)))
+            touching = touching or self.clearance.first_contact(paths[:, ::every])
         return "" if touching is None else f"{touching[0]} touches {touching[1]}"
 
     def _safe(self, waves: Sequence[Tensor]) -> list[MotionCandidate]:
@@ -506,6 +512,7 @@ class _MotionSearch:
             torch.stack([path.q[0, r] for r in rows]), torch.stack([path.qd[0, r] for r in rows]), controls
         )
         residuals = self.fitting.residuals(replace(windows.after(past), readings=None))
+        residuals = residuals.with_dynamics(residuals.coarser_dynamics)
         part = residuals.with_space(PartOfSpace(self.fitting.space, self._learned, self.x))
         information = reduce(part, part.normal(part.start(self.x[self._learned][None])))[0][0].sum(0)
         n, k = len(self._learned), self._learned
@@ -585,6 +592,11 @@ class _MotionSearch:
             file="", seconds=0.0, amplitude=0.0, deviations={}, why_not=f"no motion is safe: {why or 'none was tried'}",
             pose=self.pose.source, limits=self.limits.by_joint(), sources=self._sources(),
         )  # fmt: skip
+
+
+def _filled(rows: Tensor, count: int) -> Tensor:
+    """Return at least `count` rows: the last one again in place of those that lack."""
+    return torch.cat([rows, rows[-1:].expand(count - len(rows), *rows.shape[1:])])
 
 
 def _width(coordinate: Coordinate, x: Tensor, deviation: Tensor) -> str:

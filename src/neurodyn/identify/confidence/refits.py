@@ -23,8 +23,8 @@ from neurodyn.identify.fit.least_squares import Weights, move, step
 from neurodyn.identify.fit.residuals import Normal, Point, Residuals
 from neurodyn.identify.unknowns.search_space import CoordinateSpace, PartOfSpace
 
-Gradient = Callable[[Point], Tensor]
-"""From a point to the gradients of its windows (`Residuals.chord`)."""
+Gradient = Callable[[Point, Tensor], Tensor]
+"""From a point and the errors there to the gradients of its windows (`Residuals.chord`)."""
 
 REFITS = "refits.safetensors"
 """File of a run with the quantities of its refits, a tensor of shape [refits] each."""
@@ -64,30 +64,37 @@ def refit(
         residuals, blocks_of(residuals.windows), count, torch.Generator().manual_seed(derive_seed(seed, "refits"))
     )
     groups = torch.arange(len(determined)), torch.nonzero(determined)[:, 0]
+    coarse, known = residuals.with_dynamics(residuals.coarser_dynamics), residuals.errors(first)
+    lacking = known - coarse.errors(first)  # of roll-outs with longer steps, nearly the same elsewhere
+
+    def errors_at(point: Point) -> Tensor:
+        return coarse.errors(point) + lacking
+
     rows = []
     for number in range(count):  # one by one: all together would hold `count` copies of the log's roll-outs
         own = weights.pick(torch.tensor([number]))
-        most = _ROUGH * float(own.cost(residuals, first))
-        ends = (_end(residuals, first, normal, gradient, own, kept, most) for kept in groups)
+        most = _ROUGH * float(own.cost(residuals, first, known))
+        ends = (_end(residuals, first, normal, gradient, own, kept, most, errors_at) for kept in groups)
         rows.append(next((end.x for end in ends if end is not None), first.x))
     return residuals.space.values(torch.cat(rows))
 
 
 def _end(
-    residuals: Residuals, first: Point, normal: Normal, gradient: Gradient, own: Weights, kept: Tensor, most: float
-) -> Point | None:
+    residuals: Residuals, first: Point, normal: Normal, gradient: Gradient, own: Weights, kept: Tensor, most: float,
+    errors_at: Callable[[Point], Tensor],
+) -> Point | None:  # fmt: skip
     """Return the end of a refit in which the coordinates `kept` move; None if its cost is above `most`.
 
     The first step is taken whole, although it may leave a curved valley of the cost; later ones return to it.
     """
-    at, cost = first, math.inf
+    at, cost, slope = first, math.inf, normal.gradient
     for _ in range(_STEPS):
-        slope = normal.gradient if at is first else gradient(at)
         after = _move(residuals, at, Normal(normal.matrix, slope, normal.cost), own, kept)
-        now = float(own.cost(residuals, after))
+        errors = errors_at(after)
+        now = float(own.cost(residuals, after, errors))
         if at is not first and not now < (1.0 - _SETTLED) * cost:
             break
-        at, cost = after, now
+        at, cost, slope = after, now, gradient(after, errors)
     return at if cost <= most else None
 
 

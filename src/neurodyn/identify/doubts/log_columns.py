@@ -94,6 +94,8 @@ def fits_with_other_columns(evidence: Evidence) -> Iterator[Finding]:
     noise = evidence.noise.q
     plain = {name: _shares(model, evidence, margin.cut(), noise) for name, model in _models(evidence).items()}
     before = torch.stack([shares.mean(1) for shares in plain.values()]).amin(0)
+    if not bool((before > _EXPLAINED).any()):
+        return
     best: tuple[float, float, Change] | None = None
     for change in _changes(spec, plain["declared"].amax(0), margin.margin):
         windows = change.apply(margin)

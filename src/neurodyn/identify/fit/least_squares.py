@@ -64,9 +64,9 @@ class Weights:
         """Return the weights of some sets."""
         return Weights(self.windows[rows], self.logs[rows], self.prior[rows])
 
-    def cost(self, residuals: Residuals, point: Point) -> Tensor:
-        """Return the weighted cost of each set, shape [S]."""
-        windows = torch.where(self.windows > 0.0, residuals.window_costs(point) * self.windows, 0.0).sum(1)
+    def cost(self, residuals: Residuals, point: Point, errors: Tensor | None = None) -> Tensor:
+        """Return the weighted cost of each set, shape [S]; `errors` are those at the point if they are known."""
+        windows = torch.where(self.windows > 0.0, residuals.window_costs(point, errors) * self.windows, 0.0).sum(1)
         priors = (self.logs * point.local.square().sum(2)).sum(1)
         if residuals.prior is not None:
             distance = residuals.off_prior(point.x) - self.prior

@@ -217,6 +217,11 @@ class Residuals:
         return self.windows.count * (self.windows.frames * joints + self.initials) + sensors
 
     @property
+    def coarser_dynamics(self) -> HybridDynamics:
+        """The model with the longest steps, for what needs no exact derivatives."""
+        return self.doubled or self.tangent or self.dynamics
+
+    @property
     def channel_scale(self) -> Tensor:
         """Scale of each position and velocity, infinite for channels that are not compared, shape [2 nv]."""
         scale = torch.full_like(self.scale, torch.inf)
@@ -392,9 +397,10 @@ class Residuals:
         return slope if physical else slope @ self.chain(x)
 
     @torch.no_grad()
-    def window_costs(self, point: Point) -> Tensor:
-        """Return the cost of each window without per-log priors, shape [S, W]."""
-        rho = self._rho(self.weighted(self.errors(point))).sum((2, 3)) + 0.5 * point.initial.square().sum(2)
+    def window_costs(self, point: Point, errors: Tensor | None = None) -> Tensor:
+        """Return the cost of each window without per-log priors, shape [S, W]; of given `errors` if they are known."""
+        errors = self.errors(point) if errors is None else errors
+        rho = self._rho(self.weighted(errors)).sum((2, 3)) + 0.5 * point.initial.square().sum(2)
         return torch.where(torch.isfinite(rho), rho, torch.inf)
 
     def of_windows(self, rows: Tensor) -> "Residuals":
@@ -415,8 +421,10 @@ class Residuals:
         """
         errors = self.errors(point)
         base = self.weighted(errors).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-        weights = self._weights(base)
-        columns = torch.stack(self._by_coordinates(errors, point, "initial", _SHIFT), -1)
+        weights, tangent = self._weights(base), self.coarser_dynamics
+        own = self if tangent is self.dynamics else self.with_dynamics(tangent)
+        begun = errors if own is self and self.doubled is None else own.errors(point)
+        columns = torch.stack(own._by_coordinates(begun, point, "initial", _SHIFT), -1)
         j = columns.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0).mul_(weights[..., None]).flatten(2, 3)
         matrix = j.mT @ j + torch.eye(self.initials, dtype=base.dtype)
         return matrix, (j.mT @ (base * weights).flatten(2)[..., None])[..., 0] + point.initial

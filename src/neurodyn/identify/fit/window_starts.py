@@ -18,6 +18,8 @@ from torch import Tensor
 from neurodyn.identify.fit.residuals import Point, Residuals
 
 _DAMPINGS = (1e-2, 1.0, 30.0)
+NEARLY_LINEAR = (1e-6,)
+"""Dampings for starts of a measured base, on which errors depend nearly linearly."""
 _PROBE, _PROBES, _LONGER = 0.3, 6, 1.5
 """First step of a probe [deviations], most steps, and how much longer each is than the one before."""
 _SETTLED = 2
@@ -25,14 +27,19 @@ _SETTLED = 2
 
 
 @torch.no_grad()
-def settle_starts(residuals: Residuals, point: Point, iterations: int) -> tuple[Point, Tensor]:
-    """Return a point whose starts fit their windows at its quantities, and the cost of each of its sets, shape [S]."""
+def settle_starts(
+    residuals: Residuals, point: Point, iterations: int, dampings: Sequence[float] = _DAMPINGS
+) -> tuple[Point, Tensor]:
+    """Return a point whose starts fit their windows at its quantities, and the cost of each of its sets, shape [S].
+
+    Of the `dampings` that are tried in an iteration the best counts, window by window.
+    """
     costs = residuals.window_costs(point)
     for _ in range(iterations if residuals.initials else 0):
         matrix, gradient = residuals.by_starts(point)
         size = torch.diagonal(matrix, dim1=-2, dim2=-1)
         best, kept = costs, point.initial
-        for damping in _DAMPINGS:
+        for damping in dampings:
             factor = torch.linalg.cholesky_ex(matrix + torch.diag_embed(damping * size))[0]
             change = torch.cholesky_solve(gradient[..., None], factor)[..., 0].nan_to_num()
             tried = replace(point, initial=point.initial - change)

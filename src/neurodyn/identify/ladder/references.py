@@ -42,7 +42,7 @@ GRU, WORLD = "gru", "world-model"
 WARMUP = 16
 """Frames that the network reads before a forecast."""
 _FORECAST, _WIDTH = 16, 32
-_WIDER, _LONGER = 64, 4
+_WIDER, _LONGER = 64, 8
 """Width and factor on the steps of a network that may become the run's model."""
 NETWORK, WORLD_RUN = "network", "world-model"
 """Folders in a run of the models beside the ladder that may be its model."""
@@ -50,7 +50,7 @@ _PARTS = (0.15, 0.25)
 """Parts of a budget of minutes for the recurrent network, and for the world model."""
 _LEAST = 4
 """Fewest frames of a forecast worth training on."""
-_MEMBERS, _WORLD_STEPS = 3, 2
+_MEMBERS, _WORLD_STEPS = 3, 4
 """Members of a world model, and factor on its steps."""
 
 

@@ -29,7 +29,7 @@ from neurodyn.identify.fit.intervals import moves_of_starts, shift_towards
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, noise_of
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
-from neurodyn.identify.fit.window_starts import probe_coordinates, settle_starts
+from neurodyn.identify.fit.window_starts import NEARLY_LINEAR, probe_coordinates, settle_starts
 from neurodyn.identify.ladder.initial_states import differentiated, start_of
 from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
@@ -69,6 +69,8 @@ _SETTLED = 5e-4
 little."""
 _TRADES = 3
 """Most searches of a stage, each from another delay."""
+_WARM, _LEAST_WARM = 3, 12
+"""Share of the windows with which long fits begin, and the least that are enough."""
 _MORE = 8
 """Iterations of a fit that goes on, after a stage, with more that is free."""
 _TRADED, _LEAST_TRADED = 4, 12
@@ -146,6 +148,8 @@ class Fitting:
         self.groups: tuple[str, ...] = ()
         self.ends = self.x[None]
         self.before: Tensor | None = None
+        self._drawn: dict[tuple[object, ...], Windows] = {}
+        self._begun: dict[int, Tensor] = {}
         self.stages = self._stages()
         early = torch.tensor([not name.endswith(LIMITS) for name in self.space.names], dtype=torch.bool)
         self._early = torch.nonzero(early if bool(early.any()) else ~early)[:, 0]
@@ -210,17 +214,32 @@ class Fitting:
         }  # earlier fits keep theirs
         self.local = {}
 
-    def start(self, residuals: Residuals, x: Tensor | None = None) -> Point:
+    def start(self, residuals: Residuals, x: Tensor | None = None, *, afresh: bool = False) -> Point:
         """Return the point of the search at its coordinates, or others, with what varies between the logs so far.
 
         Initial states are fitted: as logged, their noise would count as errors of the model, and damped models, which
-        forget it, would fit better.
+        forget it, would fit better. Those of the same windows before are a start, unless they are fitted `afresh`.
         """
         point = residuals.start((self.x if x is None else x)[None])
         for k, log in enumerate(residuals.windows.logs):
             if log in self.local:
                 point.local[0, k] = self.local[log]
-        return settled(residuals, point)
+        known = None if afresh else self._begun.get(id(residuals.windows))
+        if known is not None and known.shape == point.initial.shape:
+            point = settled(residuals, replace(point, initial=known), again=True)
+        else:
+            point = settled(residuals, point)
+        self._note_starts(residuals, point)
+        return point
+
+    def _note_starts(self, residuals: Residuals, point: Point) -> None:
+        """Keep the initial states of windows that come again."""
+        if (
+            residuals.initials
+            and residuals.options.base
+            and any(one is residuals.windows for one in self._drawn.values())
+        ):
+            self._begun[id(residuals.windows)] = point.initial[:1]
 
     def _stages(self) -> tuple[FitStage, ...]:
         """Return the stages, with windows that the episodes hold.
@@ -256,9 +275,11 @@ class Fitting:
         """Return the windows of a stage, with the commands before them."""
         frames, settings = min(stage_frames(stage, self.spec.dt), self._longest()), self.settings
         most = most_windows(stage, frames, self._recorded(split), self._seconds())
-        whole = self.past + frames
-        windows = select_windows(self.store, split, whole, most=most, moving=settings.moving, seed=settings.seed)
-        return (windows.of_groups(self.groups) if self.groups else windows).after(self.past)
+        whole, key = self.past + frames, (split, frames, most, self.groups, self.past)
+        if key not in self._drawn:
+            windows = select_windows(self.store, split, whole, most=most, moving=settings.moving, seed=settings.seed)
+            self._drawn[key] = (windows.of_groups(self.groups) if self.groups else windows).after(self.past)
+        return self._drawn[key]
 
     def shares_with(self, seconds: float) -> tuple[float, float]:
         """Return what a fit to this log and a further one of some `seconds` sees of them.
@@ -358,6 +379,7 @@ class Fitting:
         """Return a fit of another structure to the same log, in the same scale."""
         fitting = Fitting(model, self.store, self.settings, self.dynamics.threads, self._report, scaled_like=self)
         fitting.per_log, fitting.local = dict(self.per_log), dict(self.local)
+        fitting._drawn, fitting._begun = fitting._drawn | self._drawn, dict(self._begun)
         return fitting
 
     @torch.no_grad()
@@ -438,6 +460,12 @@ class Fitting:
         self.x = self.x.clone()
         self.x[columns] = probe_coordinates(residuals, self.start(residuals, self.x[columns]), floor).x[0]
 
+    def fewer(self, stage: FitStage) -> FitStage | None:
+        """Return a stage with a part of its windows: the first iterations, from far away, need few; None if all do."""
+        if stage.windows < _WARM * _LEAST_WARM:
+            return None
+        return msgspec.structs.replace(stage, windows=stage.windows // _WARM)
+
     def rescale(self, stage: FitStage | None = None) -> None:
         """Rescale each channel by its remaining errors in a stage, by default the first: it errs more in some."""
         residuals = self.residuals(self.windows(Split.TRAIN, stage or self.stages[0]))
@@ -457,6 +485,8 @@ class Fitting:
                 self.rescale(stage)
             if self._measured is not None:
                 self.probe(self.residuals(windows, among=self._searched(stage)))
+            if stage == last and not self.per_log and (few := self.fewer(stage)):
+                self._search(self.residuals(self.windows(Split.TRAIN, few), among=self._seen), stage.iterations, name)
             self._search_all(windows, stage, name)
             ends[name] = self.space, self.x, self.local
             if stage != last:
@@ -491,7 +521,7 @@ class Fitting:
         residuals = self.residuals(self.windows(Split.TRAIN, stage))
         nothing = self.x.new_zeros(0, len(self.space.quantities))
         end = SearchEnd(settled=True, moved=True, iterations=stage.iterations)
-        return Searched(residuals, self.start(residuals), end, nothing, nothing[:, 0], costs)
+        return Searched(residuals, self.start(residuals, afresh=True), end, nothing, nothing[:, 0], costs)
 
     def finish(self, searched: Searched) -> Searched:
         """Search the kept stage of a result further with short steps of the engine; return `Searched.shifts`, too."""
@@ -515,10 +545,10 @@ class Fitting:
         return self._with_substeps(fewer[0]).dynamics(self.store, self.dynamics.threads) if fewer else None
 
     def take_own_derivatives(self) -> bool:
-        """Take derivatives from the short steps themselves, and return so, unless they would cost too much."""
+        """Take derivatives from steps twice as long as the short ones, and return so, unless they cost too much."""
         own = len(self.x) <= _WIDE
         if own:
-            self.tangent = self.dynamics
+            self.tangent = self.doubled or self.dynamics
         return own
 
     def shorten_steps(self, substeps: int) -> None:
@@ -565,11 +595,16 @@ class Fitting:
         columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
         start = self.start(residuals, self.x[columns])
         before, last = float(residuals.cost(start)), residuals.windows.frames >= self._last_frames
+        stuck = False
 
         def stop(iteration: int, cost: Tensor) -> bool:
-            nonlocal before
+            nonlocal before, stuck
             now = float(cost)
             share, before = now / max(before, 1e-300), now
+            if last and share == 1.0 and not stuck:  # no step was short enough yet
+                stuck = True
+                return False
+            stuck = False
             # The relative decrease of a search's cost shrinks: at this rate it would end above the bar.
             hopeless = iteration > 1 and now * share ** (iterations - iteration) > bar
             done = share > 1.0 - (_SETTLED if last else self.settings.progress) or hopeless
@@ -580,6 +615,7 @@ class Fitting:
         solution = levenberg_marquardt(residuals, start, iterations, stop=stop)
         self.x = self.x.clone()
         self.x[columns] = solution.point.x[0]
+        self._note_starts(residuals, solution.point)
         if self.per_log:
             self._centre(residuals.windows.logs, solution.point.local[0])
         return float(solution.cost)
@@ -603,12 +639,10 @@ def compared_readings(dynamics: HybridDynamics, store: Store, windows: Windows) 
     return ComparedReadings.of(dynamics, header.sensors, header.streams, windows)
 
 
-def settled(residuals: Residuals, point: Point) -> Point:
-    """Return a point whose free initial states fit the windows at its coordinates."""
+def settled(residuals: Residuals, point: Point, *, again: bool = False) -> Point:
+    """Return a point whose free initial states fit the windows at its coordinates; `again` if they did nearby."""
     if not residuals.initials:
         return point
     if not residuals.options.base:
         return settle_starts(residuals, point, _STARTS_OF_BASE)[0]
-    held = PartOfSpace(residuals.space, torch.zeros(0, dtype=torch.long), point.x[0])
-    found = levenberg_marquardt(residuals.with_space(held), replace(point, x=point.x[:, :0]), _STARTS).point
-    return replace(found, x=point.x)
+    return settle_starts(residuals, point, 1 if again else _STARTS, NEARLY_LINEAR)[0]

@@ -70,8 +70,6 @@ _SHARE = 0.8
 _MANY = 30
 """Coordinates of a fit beyond which only one structure and payloads in two places are tried in a round, and one spring,
 and fits take no more time."""
-_WARM, _LEAST_WARM = 3, 12
-"""Share of the windows with which the fit of a structure begins, and the least that are enough."""
 _PATIENT = 25
 """Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
 
@@ -550,8 +548,8 @@ def fit_with(
     stages = stages if of_drives else stages[:1]  # bodies show in short windows, whose fits are better conditioned
     for stage in stages:
         trial.x, trial.local = begun[0].clone(), dict(fitting.local)
-        if stage.windows >= _WARM * _LEAST_WARM:  # the first iterations, from far away, need few
-            trial.refine(msgspec.structs.replace(stage, windows=stage.windows // _WARM))
+        if few := trial.fewer(stage):
+            trial.refine(few)
         trial.refine(_patient(stage, space) if of_drives and stage == fitting.stages[-1] else stage)
         ends.append((trial.held_out_cost(), trial.x, trial.local))
     costs = {stage: cost for stage, (cost, _, _) in zip(stages, ends, strict=True)}

@@ -21,6 +21,10 @@ from neurodyn.geometry.launching import cpu_kernel, object_of_handle, operator, 
 # pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
 
 
+_FEW_OPTIMISATIONS = 1
+"""Level of the compiler's optimisations of a brief compilation for a CPU."""
+
+
 @cache
 def _table(words: int) -> Any:
     import warp as wp
@@ -28,11 +32,12 @@ def _table(words: int) -> Any:
     return wp.types.vector(length=words, dtype=wp.uint64)
 
 
-def block_kernel(text: str, words: int, cuda: bool, room: int = 0) -> Any:
+def block_kernel(text: str, words: int, cuda: bool, room: int = 0, *, brief: bool = False) -> Any:
     """Return the kernel, in its own module, of code that uses `table` and runs the blocks `begin` to `end - 1`.
 
     `words` is the length of the table. With `cuda` each thread runs one block; otherwise one thread runs all blocks, on
-    a stack of at least `room` bytes.
+    a stack of at least `room` bytes. Forward passes in float64 are as fast with a `brief` compilation of half the time;
+    adjoints are slower then.
     """
     import warp as wp
 
@@ -50,7 +55,9 @@ def block_kernel(text: str, words: int, cuda: bool, room: int = 0) -> Any:
 
         return threads
 
-    @wp.kernel(enable_backward=False, module="unique")
+    options = {"optimization_level": _FEW_OPTIMISATIONS} if brief else None
+
+    @wp.kernel(enable_backward=False, module="unique", module_options=options)
     def loop(first: int, last: int, table: table_type) -> None:
         body(first, last, table)
 

@@ -439,8 +439,9 @@ class TracedProgram(OperatorHandle):
         if key not in self._kernels:
             start_warp()
             text = getattr(self._source, ("forward", "adjoint", "seeded")[which])  # the last is slow to make
-            whole = target.source(*_ARRAYS[which], text)
-            self._kernels[key] = block_kernel(whole, _WORDS[which], target.device != "cpu", target.stack(text))
+            whole, cuda = target.source(*_ARRAYS[which], text), target.device != "cpu"
+            brief = which == 0 and not target.single
+            self._kernels[key] = block_kernel(whole, _WORDS[which], cuda, target.stack(text), brief=brief)
         return self._kernels[key]
 
 
