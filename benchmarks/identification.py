@@ -28,14 +28,14 @@ import numpy as np
 import torch
 
 from _common import require, result_parser, single_thread, write_result
-from _mujoco_peer import MujocoPeer, Starts, with_inertias
-from neurodyn.core import Drive
+from neurodyn.core import Drive, InputError
 from neurodyn.data import Split, Store, StoreHeader, StoreWriter, import_logs, read_column_map
 from neurodyn.dynamics import Dynamics, Window, declared_hybrid, load
 from neurodyn.identify import AdaptationSettings, adapt
 from neurodyn.robots import Robot, asset_path, is_installed
 from neurodyn.robots import load as load_robot
 from neurodyn.sim import declare
+from neurodyn.sim.mujoco.sysid import MujocoPeer, Starts, import_sysid, with_inertias
 
 ROOT = Path(__file__).resolve().parents[1]
 GO2 = ROOT.parent / "shared" / "data" / "go2_air" / "go2_air.npz"
@@ -105,7 +105,7 @@ def measure(case: Case, folder: Path) -> tuple[dict[str, float], dict[str, float
     starts = starts_of(case.held, round(PAST / case.robot.dt), round(SECONDS[-1] / case.robot.dt))
     errors = {
         "declared": engine_errors(declared_hybrid(case.robot), starts),
-        "declared_mujoco": errors_of(case.mujoco.rollout(starts), starts, case.robot.dt),
+        "declared_mujoco": errors_of(case.mujoco.rollout(starts)[0], starts, case.robot.dt),
     }
     seconds: dict[str, float] = {}
     alike = errors["declared"][0] / errors["declared_mujoco"][0]
@@ -119,16 +119,18 @@ def measure(case: Case, folder: Path) -> tuple[dict[str, float], dict[str, float
         adapt(case.declaration, case.train, folder / way, settings=settings, mechanism=mechanism, threads=1)
         seconds[way] = time.process_time() - begin
         errors[way] = engine_errors(load(folder / way), starts)
-    if (reason := why_no_sysid()) is None:
+    try:
+        import_sysid()
+    except InputError as error:
+        print(f"{case.name}: mujoco.sysid skipped, {error}")
+    else:
         # Controller targets keep a long roll-out near the log; torques do not, and need short ones.
         train = Store.open(case.train)
         past, frames = (0, int(train.lengths.max())) if case.targets else (starts.past, round(PIECE / case.robot.dt))
         log = starts_of(train, past, min(frames, int(train.lengths.max()) - past), PIECES)
         for way, patterns in {"sysid": ("*",), "sysid_pace": case.pace}.items():
             found, how = case.mujoco.identified(log, patterns)
-            errors[way], seconds[way] = errors_of(found.rollout(starts), starts, case.robot.dt), how["cpu_s"]
-    else:
-        print(f"{case.name}: mujoco.sysid skipped, {reason}")
+            errors[way], seconds[way] = errors_of(found.rollout(starts)[0], starts, case.robot.dt), how["cpu_s"]
     for way in ("mechanism", "networks"):
         require(errors[way][-1] < errors["declared"][-1], f"{case.name}: {way} is no better than the declaration")
     figures = {
@@ -145,15 +147,6 @@ def measure(case: Case, folder: Path) -> tuple[dict[str, float], dict[str, float
             ratios[f"{case.name}_{mine}_vs_{theirs}_b1"] = seconds[mine] / seconds[theirs]
             figures[f"{case.name}_{mine}_error_over_{theirs}_1s"] = errors[mine][-1] / errors[theirs][-1]
     return figures, ratios
-
-
-def why_no_sysid() -> str | None:
-    """Return why `mujoco.sysid` cannot run; None if it can."""
-    try:
-        from mujoco import sysid
-    except ImportError as error:
-        return f"mujoco has none ({error})"
-    return None if hasattr(sysid, "optimize") else "its dependencies are missing (pip install mujoco[sysid])"
 
 
 def starts_of(store: Store, past: int, frames: int, most: int = 200) -> Starts:
@@ -246,7 +239,7 @@ def peer_of(spec: mujoco.MjSpec, joints: tuple[str, ...], robot: Robot) -> Mujoc
     spec.option.timestep = robot.dt / robot.simulator.substeps
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
-    return MujocoPeer(with_inertias(spec), joints, robot.dt)
+    return MujocoPeer(with_inertias(spec), joints, joints, robot.dt)
 
 
 def hung_xml() -> str:

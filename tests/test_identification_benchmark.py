@@ -15,11 +15,10 @@ pytest.importorskip("newton")
 
 
 @pytest.fixture
-def peer(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(repository() / "benchmarks"))
-    import _mujoco_peer  # pyright: ignore[reportMissingImports]
+def peer() -> ModuleType:
+    from neurodyn.sim.mujoco import sysid
 
-    return _mujoco_peer
+    return sysid
 
 
 @pytest.fixture
@@ -41,11 +40,11 @@ def test_a_peer_follows_its_own_log(peer: ModuleType, benchmark: ModuleType):
     spec.option.timestep = 0.01
     for motor in spec.actuators:
         motor.dyntype, motor.dynprm[0] = mujoco.mjtDyn.mjDYN_FILTEREXACT, 0.02
-    one = peer.MujocoPeer(peer.with_inertias(spec), benchmark.HUNG, 0.02)
+    one = peer.MujocoPeer(peer.with_inertias(spec), benchmark.HUNG, benchmark.HUNG, 0.02)
     rng = np.random.default_rng(0)
     still, control = np.zeros((1, 42, 8)), rng.normal(0, 2, (1, 41, 8))
     control[:, 0] = 0.0  # before the start
-    q = one.rollout(peer.Starts(still, still, control, 1))
+    q, _ = one.rollout(peer.Starts(still, still, control, 1))
     model = one.spec.compile()
     data = mujoco.MjData(model)
     for command in control[0, 1:]:
@@ -53,7 +52,7 @@ def test_a_peer_follows_its_own_log(peer: ModuleType, benchmark: ModuleType):
         mujoco.mj_step(model, data, 2)
     assert q[0, -1] == pytest.approx(data.qpos, abs=1e-9)
     assert np.abs(q[0, -1]).max() > 0.05
-    heavier = peer.MujocoPeer(one.spec.copy(), benchmark.HUNG, 0.02)
+    heavier = peer.MujocoPeer(one.spec.copy(), benchmark.HUNG, benchmark.HUNG, 0.02)
     peer.modifier("mass_scale", "front_left_ankle", (1.0, np.full(3, 0.01), "front_left_foot"))(
         heavier.spec, type("Parameter", (), {"value": np.array([1.5])})
     )
@@ -76,10 +75,10 @@ def test_the_bias_of_a_joint_is_what_it_reads_at_zero(peer: ModuleType, benchmar
 
 def test_quantities_are_those_of_the_model(peer: ModuleType, benchmark: ModuleType):
     spec = peer.with_inertias(mujoco.MjSpec.from_string(benchmark.hung_xml()))
-    names = peer.MujocoPeer(spec, benchmark.HUNG, 0.02).parameters(("*",))
+    names = peer.MujocoPeer(spec, benchmark.HUNG, benchmark.HUNG, 0.02).parameters(("*",))
     assert "actuator.front_left_hip.gain" in names
     assert not [name for name in names if name.endswith((".kp", ".bias", ".lag"))]
-    pace = peer.MujocoPeer(spec, benchmark.HUNG, 0.02).parameters(benchmark.PACE_OF_TORQUES)
+    pace = peer.MujocoPeer(spec, benchmark.HUNG, benchmark.HUNG, 0.02).parameters(benchmark.PACE_OF_TORQUES)
     assert len(pace) == 3 * 8 + 1
 
 
@@ -94,7 +93,7 @@ def test_the_worn_quadruped_leaves_its_declaration(benchmark: ModuleType, tmp_pa
     starts = benchmark.starts_of(log, 4, 50, 20)
     assert starts.q.shape[1:] == (55, 8)
     sound = benchmark.peer_of(mujoco.MjSpec.from_string(benchmark.hung_xml()), tuple(robot.actuated), robot)
-    errors = benchmark.errors_of(sound.rollout(starts), starts, robot.dt)
+    errors = benchmark.errors_of(sound.rollout(starts)[0], starts, robot.dt)
     assert 0.01 < errors[1] < 1.0
     own = benchmark.errors_of(starts.q[:, starts.past :], starts, robot.dt)
     assert own == [0.0, 0.0, 0.0]

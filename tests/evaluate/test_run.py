@@ -60,7 +60,5 @@ def _data(run: Path) -> str:
 def test_what_a_model_cannot_do_is_refused(trained_run: Path):
     with pytest.raises(InputError, match="--horizon is 0; valid: at least 1"):
         evaluate(trained_run, horizon=0)
-    with pytest.raises(
-        InputError, match=r"--beside compares world models, and .*; valid for all models: neurodyn compare /"
-    ):
-        evaluate(trained_run, beside=(str(trained_run),))
+    with pytest.raises(InputError, match=r"--beside compares models along a log; give --data, or .*neurodyn compare /"):
+        evaluate(trained_run, data="simulator", beside=(str(trained_run),))

@@ -105,7 +105,7 @@ def _(result: Simulated) -> Iterator[Rivals]:
 @_rivals.register
 def _(result: Tossed) -> Iterator[Rivals]:
     yield _baselines(result.comparison, result.about.dt)
-    yield from _beside_declared(result, result.comparison.by_horizon)
+    yield from _beside_others(result, result.comparison.by_horizon)
 
 
 @_rivals.register
@@ -119,7 +119,7 @@ def _(result: Logged) -> Iterator[Rivals]:
         yield Rivals([mark.seconds for mark in marks], {_JOINTS: [mark.model.q_mean for mark in marks]}, others)
     else:
         yield Rivals([0.0], {_JOINTS: [None]}, {BASELINES[PERSISTENCE].title: {_JOINTS: [None]}})
-    yield from _beside_declared(result, result.by_horizon)
+    yield from _beside_others(result, result.by_horizon)
 
 
 @_rivals.register
@@ -137,9 +137,11 @@ def _baselines(comparison: RolloutComparison, dt: float) -> Rivals:
     return _beside(comparison.by_horizon, others, dt)
 
 
-def _beside_declared(result: LogEvaluation, summaries: Mapping[str, ErrorSummary]) -> Iterator[Rivals]:
+def _beside_others(result: LogEvaluation, summaries: Mapping[str, ErrorSummary]) -> Iterator[Rivals]:
     if result.declared is not UNSET:
         yield _beside(summaries, {DECLARED: result.declared}, result.about.dt)
+    if result.beside is not UNSET:
+        yield _beside(summaries, result.beside, result.about.dt)
 
 
 def _beside(

@@ -6,7 +6,8 @@ state is a start, and the first states of episodes (the releases) are also evalu
 that state, or as a mechanism with delays or a disturbance also the frames before it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 import torch
 from msgspec import UNSET, UnsetType
@@ -33,6 +34,7 @@ from neurodyn.evaluate.records import (
     Tossed,
 )
 from neurodyn.evaluate.requests import SEED
+from neurodyn.evaluate.rivals import Rival
 from neurodyn.evaluate.rollouts import (
     about,
     groups_of,
@@ -58,6 +60,7 @@ def beside_log(
     rollouts: int | None = None,
     seed: int = SEED,
     declared: Dynamics | None = None,
+    rivals: Mapping[str, Rival] = MappingProxyType({}),
 ) -> Logged | Tossed:
     """Evaluate a model on recorded episodes.
 
@@ -71,16 +74,18 @@ def beside_log(
         rollouts: Maximum number of starts, evenly spaced; None for 20,000.
         seed: Recorded in the result; starts do not depend on it.
         declared: The declared simulator, to add its errors from the same starts; None to omit them.
+        rivals: Other models by name, whose errors from the same starts are added.
 
     Raises:
         InputError: No episode is long enough.
     """
     if robot.spec.floating:
-        return _beside_tosses(model, robot, store, split, horizon or robot.evaluation_horizon, rollouts, seed, declared)
-    longest = int(store.lengths[episodes_in(store, split)].max()) - model.spec.context
+        frames = horizon or robot.evaluation_horizon
+        return _beside_tosses(model, robot, store, split, frames, rollouts, seed, declared, rivals)
+    context = max(model.spec.context, *(one.context for one in rivals.values()), 0)
+    longest = int(store.lengths[episodes_in(store, split)].max()) - context
     frames = horizon or max(1, min(round(SECONDS[-1] / robot.dt), longest))
     marks = sorted({m for s in SECONDS if 0 < (m := round(s / robot.dt)) <= frames} | {frames})
-    context = model.spec.context
     starts, _ = log_starts(store, split, context, frames, rollouts)
     compared = RolloutErrors.of(robot, roll_along_log(model, store, starts), truth_of(starts))
     finite, by_horizon = finite_worlds(compared.predicted), summaries(compared, marks)
@@ -108,6 +113,7 @@ def beside_log(
         qd_names=list(robot.spec.qd_names),
         calibration=_calibration(model, compared, store, starts),
         declared=_declared_errors(declared, robot, store, starts, marks),
+        beside=_errors_beside(rivals, starts, marks),
         conditions=_by_condition(model, store, starts, compared),
     )
 
@@ -120,6 +126,13 @@ def _declared_errors(
         return UNSET
     path = roll_along_log(declared, store, starts)
     return summaries(RolloutErrors.of(robot, path, truth_of(starts)), list(marks))
+
+
+def _errors_beside(
+    rivals: Mapping[str, Rival], starts: Windows, marks: Iterable[int]
+) -> dict[str, dict[str, ErrorSummary]] | UnsetType:
+    """Return the errors of other models up to each horizon; UNSET without any."""
+    return {name: summaries(one.errors(starts), list(marks)) for name, one in rivals.items()} or UNSET
 
 
 def _at(errors: dict[str, RolloutErrors], rows: Tensor, mark: int) -> LogMark:
@@ -142,9 +155,9 @@ def _at(errors: dict[str, RolloutErrors], rows: Tensor, mark: int) -> LogMark:
 
 def _beside_tosses(
     model: Dynamics, robot: Robot, store: Store, split: int | None, frames: int, rollouts: int | None, seed: int,
-    declared: Dynamics | None,
+    declared: Dynamics | None, rivals: Mapping[str, Rival],
 ) -> Tossed:  # fmt: skip
-    context = _past_of(model, store, split, frames)
+    context = max(_past_of(model, store, split, frames), *(one.context for one in rivals.values()), 0)
     starts, stride = log_starts(store, split, context, frames, rollouts)
     done = measure_time(lambda: roll_along_log(model, store, starts, _TOSSES))
     compared, released = RolloutErrors.of(robot, done.path, truth_of(starts)), starts.start == 0
@@ -162,6 +175,7 @@ def _beside_tosses(
         ),
         calibration=_calibration(model, compared, store, starts),
         declared=_declared_errors(declared, robot, store, starts, horizons_up_to(frames)),
+        beside=_errors_beside(rivals, starts, horizons_up_to(frames)),
         conditions=_by_condition(model, store, starts, compared),
     )
 

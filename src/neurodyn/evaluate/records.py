@@ -303,7 +303,8 @@ class LogEvaluation(Result, frozen=True, kw_only=True):
 
     A model sees `context_frames` recorded frames before a start. `start` says whether roll-outs start from states as
     "logged" or estimated from the "past". `data` and `start` are UNSET if the caller passed the log. `declared` holds
-    the declared simulator's mean errors up to each horizon from the same starts; UNSET without one.
+    the declared simulator's mean errors up to each horizon from the same starts, UNSET without one; `beside` those of
+    other models, by name.
     """
 
     inline: ClassVar = ("about", "summary", "comparison")
@@ -318,6 +319,7 @@ class LogEvaluation(Result, frozen=True, kw_only=True):
     data: str | UnsetType = UNSET
     start: str | UnsetType = UNSET
     declared: dict[str, ErrorSummary] | UnsetType = UNSET
+    beside: dict[str, dict[str, ErrorSummary]] | UnsetType = UNSET
     conditions: list[ConditionErrors] | UnsetType = UNSET
     verdict: str | UnsetType = UNSET
     findings: list[Finding] | UnsetType = UNSET

@@ -45,7 +45,8 @@ class EvaluationRequest(Config, frozen=True, kw_only=False):
     device: Annotated[str, Flag("device")] = "cpu"
     """Device: cpu, cuda, cuda:1 ..."""
     beside: Annotated[Sequence[str], Flag(tuple[str, ...])] = ()
-    """Runs of other world models (one trained on single frames, say), evaluated from the same starts."""
+    """Other models evaluated along the log from the same starts: runs, `gru` (a network trained for two CPU minutes on
+    the training episodes), or `mujoco.sysid`; of a world model, runs of others."""
     threads: Annotated[int | None, Flag("threads")] = None
     """Cores to use; by default all. Results do not depend on it."""
 

@@ -34,6 +34,7 @@ from neurodyn.evaluate.doubts import judge
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.evaluate.named_scenarios import ALL, scenario, scenarios
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, Logged, Simulated, Tossed
+from neurodyn.evaluate.references import open_rivals
 from neurodyn.evaluate.requests import EvaluationRequest
 from neurodyn.evaluate.rollouts import chosen_split
 from neurodyn.evaluate.simulated import beside_simulator, by_condition, with_grounds
@@ -82,9 +83,6 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
 def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Tossed:
     """Evaluate a model that predicts the simulator's state."""
     run, robot = request.run, load_robot(robot_of(request.run))
-    if request.beside:
-        how = shlex.join(["neurodyn", "compare", str(run), *map(str, request.beside)])
-        raise InputError(f"--beside compares world models, and {run} is none; valid for all models: {how}")
     model = load_simulator(run, device=request.device)
     amounts: dict[str, Any] = {"horizon": request.horizon, "rollouts": request.rollouts, "seed": request.seed}
     data = _truth(model, request)
@@ -93,8 +91,19 @@ def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Toss
             raise InputError("--ground and --stability are for roll-outs beside the simulator; leave out --data")
         model, start, robot, store = open_along_log(run, data, request.device)
         declared = _declared_simulator(model, robot, store, resolve_threads(request.threads))
-        logged = beside_log(model, robot, store, split=chosen_split(store, request.split), declared=declared, **amounts)
+        rivals = open_rivals(
+            request.beside,
+            robot,
+            store,
+            training=lambda: open_robot_log(load_robot(robot_of(run)), training_logs(run))[1],
+            load=lambda name: _along_log(name, data, request.device),
+        )
+        chosen = chosen_split(store, request.split)
+        logged = beside_log(model, robot, store, split=chosen, declared=declared, rivals=rivals, **amounts)
         return msgspec.structs.replace(logged, data=", ".join(data), start=start)
+    if request.beside:
+        how = shlex.join(["neurodyn", "compare", str(run), *map(str, request.beside)])
+        raise InputError(f"--beside compares models along a log; give --data, or beside the simulator: {how}")
     if request.split is not None:
         raise InputError("--split picks episodes of recorded data; give --data too")
     require_robot(model, robot)
@@ -176,6 +185,12 @@ def open_along_log(run: str | Path, data: Logs, device: str = "cpu") -> tuple[Dy
     if isinstance(past, FromPast) and isinstance(own, HybridDynamics):
         return cast(Dynamics, FromPast(own, past.context, past.noise)), "past", robot, store
     return own, "logged", robot, store
+
+
+def _along_log(run: str, data: Logs, device: str) -> tuple[Dynamics, Store]:
+    """Return the model of a run, and a log as it knows it."""
+    model, _, _, store = open_along_log(run, data, device)
+    return model, store
 
 
 def _name_in_fit(run: str | Path, data: Sequence[str]) -> str:

@@ -39,20 +39,23 @@ def at_horizons(result: Logged) -> list[Table]:
     return [_summary(title, section, result.units) for title, section in windows.items()]
 
 
-def beside_declared(result: Logged | Tossed) -> list[Table]:
-    """Return errors of the model and the declared simulator on the log, from the same starts."""
-    if result.declared is UNSET:
+def beside_others(result: Logged | Tossed) -> list[Table]:
+    """Return errors of the model, the declared simulator and other models on the log, from the same starts."""
+    others = {} if result.declared is UNSET else {"Declared simulator": result.declared}
+    others |= {} if result.beside is UNSET else result.beside
+    if not others:
         return []
     by_horizon, rows = result.by_horizon if isinstance(result, Logged) else result.comparison.by_horizon, []
-    for horizon, declared in result.declared.items():
-        mine = by_horizon[horizon]
-        for name, metric in shown_metrics(mine).items():
-            model, other = mine.means[name], declared.means[name]
-            better = MISSING if model is None or other is None else times(other / max(model, 1e-12))
+    for horizon in next(iter(others.values())):
+        for name, metric in shown_metrics(by_horizon[horizon]).items():
+            model, *theirs = (table[horizon].means[name] for table in (by_horizon, *others.values()))
+            least = min((one for one in theirs if one is not None), default=None)
+            better = MISSING if model is None or least is None else times(least / max(model, 1e-12))
             label = f"{metric.title}, {int(horizon):,} frames ({span(int(horizon) * result.about.dt)})"
-            rows.append([label, quantity(model, metric.unit), quantity(other, metric.unit), better])
-    head = ["Mean up to a horizon", "Model", "Declared simulator", "Better"]
-    return [Table(f"Held-out log ({result.split}), beside the declared simulator", head, rows, strong=1)]
+            rows.append([label, *(quantity(one, metric.unit) for one in (model, *theirs)), better])
+    head = ["Mean up to a horizon", "Model", *others, "Better"]
+    what = "other models" if result.beside is not UNSET else "the declared simulator"
+    return [Table(f"Held-out log ({result.split}), beside {what}", head, rows, strong=1)]
 
 
 def by_joint(result: Logged) -> list[Table]:
@@ -85,7 +88,7 @@ def logged_parts_of_page(result: Logged) -> dict[str, Any]:
     return {
         "begin": "a state estimated from past positions" if result.start == "past" else "a recorded state",
         "over_horizon": over_horizon(result),
-        "errors": [*at_horizons(result), *beside_declared(result)],
+        "errors": [*at_horizons(result), *beside_others(result)],
         "groups": by_group(result),
         "each": [_summary(name, group, result.units) for name, group in result.groups.items()],
         "joints": by_joint(result),

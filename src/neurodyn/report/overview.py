@@ -52,7 +52,7 @@ def evaluation_sentences(result: Evaluation) -> list[str]:
     if isinstance(result, (Logged, Tossed)):
         said += [
             f"{label}: mean error {model}, of the declared simulator (the robot's file) {other}."
-            for table in log.beside_declared(result)
+            for table in log.beside_others(result)
             for label, model, other, _ in table.rows[-1:]
         ]
     if _finite(result) < 1:

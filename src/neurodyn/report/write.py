@@ -241,7 +241,7 @@ def _(result: Tossed, material: ReportMaterial) -> tuple[str, dict[str, Any]]:
     parts, dt = tossed_parts(result), result.about.dt
     return "tossed.html", {
         "stride": "each one" if result.stride == 1 else f"one in {result.stride}",
-        "errors": [*accuracy.by_horizon(parts, dt), *log.beside_declared(result)],
+        "errors": [*accuracy.by_horizon(parts, dt), *log.beside_others(result)],
         "over_time": accuracy.over_time(parts, dt),
         "conditions": accuracy.by_condition(result.conditions, dt),
         "calibration": accuracy.member_tables(member_parts(result)),

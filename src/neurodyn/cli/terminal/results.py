@@ -165,13 +165,13 @@ def evaluation_tables(result: Simulated) -> list[Table]:
 @evaluation_tables.register
 def _(result: Tossed) -> list[Table]:
     errors = accuracy.by_horizon(tossed_parts(result), result.about.dt)
-    return [*errors, *log.beside_declared(result), *_conditions(result), *_members(result)]
+    return [*errors, *log.beside_others(result), *_conditions(result), *_members(result)]
 
 
 @evaluation_tables.register
 def _(result: Logged) -> list[Table]:
     groups = [table for table in log.by_group(result) if len(table.rows) <= _MOST_ROWS]
-    return [*log.at_horizons(result), *log.beside_declared(result), *groups, *_conditions(result), *_members(result)]
+    return [*log.at_horizons(result), *log.beside_others(result), *groups, *_conditions(result), *_members(result)]
 
 
 @evaluation_tables.register

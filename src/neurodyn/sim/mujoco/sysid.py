@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fixed-base robot as a plain MuJoCo model: roll-outs along a log, and the result of `mujoco.sysid`."""
+"""A fixed-base robot as a plain MuJoCo model: roll-outs along a log, and the result of `mujoco.sysid`.
+
+It fits mass, armature, damping and friction of each joint, gain or stiffness, damping and bias of each motor, and a
+delay of all commands, by finite differences. It has no contacts here.
+"""
 
 import fnmatch
 import time
@@ -7,9 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import mujoco
 import numpy as np
-from mujoco import rollout as mujoco_rollout
+
+from neurodyn.core.description.drive import Drive
+from neurodyn.core.errors import InputError
+from neurodyn.robots import Robot
+from neurodyn.robots.assets import asset_path
+from neurodyn.sim.engine import import_mujoco
+from neurodyn.sim.mujoco.asset import read_spec
+from neurodyn.sim.mujoco.build import build_model
 
 LONGEST_DELAY = 0.04  # s
 ITERATIONS = 15
@@ -40,50 +50,57 @@ class Starts:
 
 @dataclass(frozen=True)
 class MujocoPeer:
-    """A robot in MuJoCo with one motor for each joint, in the same order.
+    """A robot in MuJoCo.
 
     Attributes:
-        spec: The model; motors have the names of their joints.
-        joints: The joints.
+        spec: The model (`mujoco.MjSpec`); motors have the names of their joints.
+        joints: The joints, in the order of positions.
+        motors: The joints with a motor, in the order of commands.
         dt: Length of a frame [s]: commands are constant over it.
         delay: Time from a command to its effect [s].
     """
 
-    spec: mujoco.MjSpec
+    spec: Any
     joints: tuple[str, ...]
+    motors: tuple[str, ...]
     dt: float
     delay: float = 0.0
 
-    def rollout(self, starts: Starts) -> np.ndarray:
-        """Return positions from the starts on, shape [W, frames + 1, n]."""
+    def rollout(self, starts: Starts) -> tuple[np.ndarray, np.ndarray]:
+        """Return positions and velocities from the starts on, shape [W, frames + 1, n] each."""
+        from mujoco.rollout import rollout
+
         model = self.spec.compile()
         parts, worlds = round(self.dt / model.opt.timestep), len(starts.q)
         commands = late(np.repeat(starts.control, parts, axis=1), self.delay / model.opt.timestep)
         before, after = np.split(commands, [starts.past * parts], axis=1)
-        state = np.zeros((worlds, mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS.value)))
+        size = import_mujoco().mj_stateSize(model, import_mujoco().mjtState.mjSTATE_FULLPHYSICS.value)
+        state = np.zeros((worlds, size))
         first = (starts.q[:, starts.past], starts.qd[:, starts.past], filtered(model, before))
         for world in range(worlds):
             state[world] = initial_state(model, *(part[world] for part in first))
-        path, _ = mujoco_rollout.rollout(model, mujoco.MjData(model), state, after)
-        ends = path[:, parts - 1 :: parts, 1 : 1 + model.nq]
-        return np.concatenate([starts.q[:, starts.past : starts.past + 1], ends], axis=1)
+        path: Any
+        path, _ = rollout(model, import_mujoco().MjData(model), state, after)
+        ends = path[:, parts - 1 :: parts, 1 : 1 + model.nq + model.nv]
+        whole = np.concatenate([state[:, None, 1 : 1 + model.nq + model.nv], ends], axis=1)
+        return whole[..., : model.nq], whole[..., model.nq :]
 
     def parameters(self, patterns: Sequence[str]) -> list[str]:
         """Return the quantities of this model that match the patterns."""
-        model = self.spec.compile()
-        found = [f"{joint}.{what}" for joint in self.joints for what in PASSIVE]
-        for k, joint in enumerate(self.joints):
+        model, mujoco = self.spec.compile(), import_mujoco()
+        names = [f"{joint}.{what}" for joint in self.joints for what in PASSIVE]
+        for joint in self.motors:
+            k = model.actuator(joint).id
             controlled = model.actuator_biastype[k] != mujoco.mjtBias.mjBIAS_NONE
             own = ("kp", "kd", "bias") if controlled else ("gain",)
             lags = model.actuator_dyntype[k] == mujoco.mjtDyn.mjDYN_FILTEREXACT
-            found += [f"actuator.{joint}.{what}" for what in (*own, *(("lag",) if lags else ()))]
-        found.append("motors.delay")
-        return [name for name in found if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+            names += [f"actuator.{joint}.{what}" for what in (*own, *(("lag",) if lags else ()))]
+        names.append("motors.delay")
+        return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
     def identified(self, log: Starts, patterns: Sequence[str]) -> tuple["MujocoPeer", dict[str, float]]:
         """Return the model that `mujoco.sysid` fits to segments of a log, its values, and the CPU seconds (cpu_s)."""
-        from mujoco import sysid
-
+        sysid = import_sysid()
         spec = self.spec.copy()
         model = spec.compile()
         names, parts = self.parameters(patterns), round(self.dt / model.opt.timestep)
@@ -114,8 +131,9 @@ class MujocoPeer:
         return replace(self, spec=fitted, delay=values.get("motors.delay", 0.0)), {**values, "cpu_s": seconds}
 
 
-def initial_state(model: mujoco.MjModel, q: np.ndarray, qd: np.ndarray, act: np.ndarray) -> np.ndarray:
+def initial_state(model: Any, q: np.ndarray, qd: np.ndarray, act: np.ndarray) -> np.ndarray:
     """Return a state for `mujoco.rollout`."""
+    mujoco = import_mujoco()
     data = mujoco.MjData(model)
     data.qpos[:], data.qvel[:] = q, qd
     if model.na:
@@ -125,7 +143,7 @@ def initial_state(model: mujoco.MjModel, q: np.ndarray, qd: np.ndarray, act: np.
     return state
 
 
-def filtered(model: mujoco.MjModel, commands: np.ndarray) -> np.ndarray:
+def filtered(model: Any, commands: np.ndarray) -> np.ndarray:
     """Return the activations of lagging motors after commands, constant before the first, shape [W, na]."""
     if not model.na:
         return np.zeros((len(commands), 0))
@@ -145,11 +163,11 @@ def late(commands: np.ndarray, steps: float) -> np.ndarray:
     return commands[..., first, :] * (1.0 - share) + commands[..., np.minimum(first + 1, count - 1), :] * share
 
 
-def with_inertias(spec: mujoco.MjSpec) -> mujoco.MjSpec:
+def with_inertias(spec: Any) -> Any:
     """Return a model whose bodies have explicit compiled inertias, so that these can be scaled."""
     model = spec.compile()
     for body in spec.bodies[1:]:
-        index = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY.value, body.name)
+        index = model.body(body.name).id
         body.explicitinertial = True
         body.mass, body.ipos = model.body_mass[index], model.body_ipos[index]
         body.fullinertia = np.full(6, np.nan)
@@ -158,7 +176,7 @@ def with_inertias(spec: mujoco.MjSpec) -> mujoco.MjSpec:
 
 
 def _delayed_rollout(step: float) -> Callable[..., Any]:
-    from mujoco import sysid
+    sysid = import_sysid()
 
     def roll_out(*, control_signal: Sequence[Any], param_dicts: Sequence[Any], **others: Any) -> Any:
         each, moved = len(control_signal) // len(param_dicts), []
@@ -171,17 +189,17 @@ def _delayed_rollout(step: float) -> Callable[..., Any]:
     return roll_out
 
 
-def _parameter(model: mujoco.MjModel, peer: MujocoPeer, name: str) -> Any:
-    from mujoco import sysid
-
+def _parameter(model: Any, peer: MujocoPeer, name: str) -> Any:
+    sysid = import_sysid()
     what, joint = name.rpartition(".")[2], name.removeprefix("actuator.").rpartition(".")[0]
-    index = peer.joints.index(joint) if joint in peer.joints else 0
+    index = model.joint(joint).id if joint in peer.joints else 0
+    motor = model.actuator(joint).id if joint in peer.motors else 0
     dof, body = model.jnt_dofadr[index], model.jnt_bodyid[index]
     nominal = {
         "mass_scale": 1.0, "armature": model.dof_armature[dof], "damping": model.dof_damping[dof],
-        "friction": model.dof_frictionloss[dof], "kp": -model.actuator_biasprm[index, 1],
-        "kd": -model.actuator_biasprm[index, 2], "gain": model.actuator_gainprm[index, 0],
-        "lag": model.actuator_dynprm[index, 0], "bias": 0.0, "delay": 0.0,
+        "friction": model.dof_frictionloss[dof], "kp": -model.actuator_biasprm[motor, 1],
+        "kd": -model.actuator_biasprm[motor, 2], "gain": model.actuator_gainprm[motor, 0],
+        "lag": model.actuator_dynprm[motor, 0], "bias": 0.0, "delay": 0.0,
     }[what]  # fmt: skip
     if what in _SHARES:
         low, high = (share * nominal for share in _SHARES[what])
@@ -191,11 +209,11 @@ def _parameter(model: mujoco.MjModel, peer: MujocoPeer, name: str) -> Any:
     return sysid.Parameter(name, nominal, low, high, modifier=modifier(what, joint, inertia))
 
 
-def modifier(what: str, joint: str, inertia: tuple[float, np.ndarray, str]) -> Callable[[mujoco.MjSpec, Any], None]:
+def modifier(what: str, joint: str, inertia: tuple[float, np.ndarray, str]) -> Callable[[Any, Any], None]:
     """Return a function that sets a joint's quantity; `inertia` is mass, inertia and name of the joint's body."""
     mass, diagonal, body = inertia
 
-    def apply(spec: mujoco.MjSpec, parameter: Any) -> None:
+    def apply(spec: Any, parameter: Any) -> None:
         value = float(parameter.value[0])
         if what == "mass_scale":
             spec.body(body).mass, spec.body(body).inertia = value * mass, value * diagonal
@@ -217,3 +235,57 @@ def modifier(what: str, joint: str, inertia: tuple[float, np.ndarray, str]) -> C
             spec.actuator(joint).dynprm[0] = max(value, 1e-6)
 
     return apply
+
+
+def import_sysid() -> Any:
+    """Import `mujoco.sysid`; refuse if MuJoCo lacks it, or what it needs.
+
+    Raises:
+        InputError: It is not installed.
+    """
+    try:
+        from mujoco import sysid
+    except ImportError:
+        sysid = None
+    if not hasattr(sysid, "optimize"):
+        raise InputError("mujoco.sysid is not installed; valid: pip install 'mujoco[sysid]' (MuJoCo 3.4 or later)")
+    return sysid
+
+
+def mujoco_peer(robot: Robot, *, targets: bool) -> MujocoPeer:
+    """Return a declared robot in MuJoCo without contacts, with a motor or a PD controller at each driven joint.
+
+    Raises:
+        InputError: The robot has no URDF or MJCF, a floating base, joints of several axes, or drives of other laws.
+    """
+    mujoco = import_mujoco()
+    if robot.spec.floating or any(not joint.scalar for joint in robot.joints):
+        raise InputError(f"mujoco.sysid is compared with robots on a fixed base, and {robot.name} has a free joint")
+    built = build_model(robot).model
+    spec = read_spec(asset_path(robot), locked=robot.locked, density=robot.density, densities=robot.densities)
+    for actuator in list(spec.actuators):
+        spec.delete(actuator)
+    for body in spec.bodies[1:]:
+        row = built.body(body.name).id
+        body.explicitinertial, body.fullinertia = True, np.full(6, np.nan)
+        body.mass, body.ipos = built.body_mass[row], built.body_ipos[row]
+        body.inertia, body.iquat = built.body_inertia[row], built.body_iquat[row]
+    for joint in spec.joints:
+        dof = int(built.joint(joint.name).dofadr[0])
+        joint.armature, joint.frictionloss = built.dof_armature[dof], built.dof_frictionloss[dof]
+        joint.damping = [built.dof_damping[dof], 0.0, 0.0]
+    for name, effort in robot.actuated.items():
+        motor = spec.add_actuator(name=name, target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+        motor.gainprm[0] = 1.0
+        if targets:
+            if np.isfinite(effort) and effort > 0.0:
+                motor.forcelimited, motor.forcerange = True, [-effort, effort]
+            gains = robot.drives.get(name, Drive()).pd_gains()
+            if gains is None:
+                raise InputError(f"mujoco.sysid is compared with motors and PD controllers, and {name} is neither")
+            motor.biastype = mujoco.mjtBias.mjBIAS_AFFINE
+            motor.gainprm[0], motor.biasprm[:3] = gains[0], (0.0, -gains[0], -gains[1])
+    spec.option.timestep, spec.option.gravity = robot.dt / robot.simulator.substeps, built.opt.gravity
+    spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    spec.option.disableflags |= mujoco.mjtDisableBit.mjDSBL_CONTACT
+    return MujocoPeer(spec, tuple(robot.spec.q_names), tuple(robot.actuated), robot.dt)
