@@ -35,7 +35,7 @@ from neurodyn.identify import AdaptationSettings, adapt
 from neurodyn.robots import Robot, asset_path, is_installed
 from neurodyn.robots import load as load_robot
 from neurodyn.sim import declare
-from neurodyn.sim.mujoco.sysid import MujocoPeer, Starts, import_sysid, with_inertias
+from neurodyn.sim.mujoco.sysid import LogSegments, MujocoPeer, import_sysid, with_inertias
 
 ROOT = Path(__file__).resolve().parents[1]
 GO2 = ROOT.parent / "shared" / "data" / "go2_air" / "go2_air.npz"
@@ -149,7 +149,7 @@ def measure(case: Case, folder: Path) -> tuple[dict[str, float], dict[str, float
     return figures, ratios
 
 
-def starts_of(store: Store, past: int, frames: int, most: int = 200) -> Starts:
+def starts_of(store: Store, past: int, frames: int, most: int = 200) -> LogSegments:
     """Return evenly spaced segments of all episodes of a log."""
     whole, found = past + frames, []
     for index in store.episodes():
@@ -157,10 +157,10 @@ def starts_of(store: Store, past: int, frames: int, most: int = 200) -> Starts:
         found += [(q[s : s + whole + 1], qd[s : s + whole + 1], control[s : s + whole]) for s in range(len(q) - whole)]
     kept = found[:: max(1, len(found) // most)]
     q, qd, control = (np.stack(part).astype(np.float64) for part in zip(*kept, strict=True))
-    return Starts(q, qd, control, past)
+    return LogSegments(q, qd, control, past)
 
 
-def engine_errors(dynamics: Dynamics, starts: Starts) -> list[float]:
+def engine_errors(dynamics: Dynamics, starts: LogSegments) -> list[float]:
     """Return the errors of a model of the engine at each horizon."""
     q, qd, control = (torch.as_tensor(part) for part in (starts.q, starts.qd, starts.control))
     past = starts.past
@@ -169,7 +169,7 @@ def engine_errors(dynamics: Dynamics, starts: Starts) -> list[float]:
     return errors_of(path.q.numpy(), starts, dynamics.spec.dt)
 
 
-def errors_of(path: np.ndarray, starts: Starts, dt: float) -> list[float]:
+def errors_of(path: np.ndarray, starts: LogSegments, dt: float) -> list[float]:
     """Return the mean error over joints and starts at each horizon [rad]."""
     truth = starts.q[:, starts.past :]
     return [float(np.abs(path[:, round(s / dt)] - truth[:, round(s / dt)]).mean()) for s in SECONDS]

@@ -44,7 +44,7 @@ def test_a_peer_follows_its_own_log(peer: ModuleType, benchmark: ModuleType):
     rng = np.random.default_rng(0)
     still, control = np.zeros((1, 42, 8)), rng.normal(0, 2, (1, 41, 8))
     control[:, 0] = 0.0  # before the start
-    q, _ = one.rollout(peer.Starts(still, still, control, 1))
+    q, _ = one.rollout(peer.LogSegments(still, still, control, 1))
     model = one.spec.compile()
     data = mujoco.MjData(model)
     for command in control[0, 1:]:

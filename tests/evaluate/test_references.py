@@ -17,7 +17,7 @@ from neurodyn.evaluate.records import Logged
 from neurodyn.evaluate.rivals import RivalModel
 from neurodyn.report.log import beside_others
 from neurodyn.robots import Robot, load
-from neurodyn.sim.mujoco.sysid import Starts, import_sysid, mujoco_peer
+from neurodyn.sim.mujoco.sysid import LogSegments, import_sysid, mujoco_peer
 from tests import plant
 
 ARM = """<mujoco><compiler angle="radian"/><worldbody><body>
@@ -67,10 +67,9 @@ def test_a_better_model_beside_it_is_a_warning(plant_store):
 def test_what_cannot_stand_beside_is_refused(trained_run: Path, plant_store, tmp_path: Path):
     with pytest.raises(InputError, match=r"--beside nothing: .*also valid: a run of cartpole, gru, mujoco[.]sysid"):
         evaluate(trained_run, beside=("nothing",), data=_written(plant_store, tmp_path / "log.h5"))
-    with pytest.raises(InputError, match="has no validation episodes"):
-        references.open_rivals(
-            ("gru",), plant.robot(), plant_store, lambda: plant_store.select(plant_store.split == Split.TRAIN), _no_run
-        )
+    training = plant_store.select(np.flatnonzero(plant_store.split == Split.TEST))
+    with pytest.raises(InputError, match="--beside gru: is fitted to the training episodes"):
+        references.open_rivals(("gru",), plant.robot(), plant_store, lambda: training, _no_run)
 
 
 def _written(store, path: Path) -> str:
@@ -88,7 +87,7 @@ def test_the_peer_in_mujoco_is_the_declared_robot(arm: Robot):
     torque = rng.normal(0, 2.0, (3, 40, 1))
     rows = np.zeros((3, 41, 2))
     peer = mujoco_peer(arm, targets=False)
-    theirs, rates = peer.rollout(Starts(rows + q[:, None], rows + qd[:, None], torque, 0))
+    theirs, rates = peer.rollout(LogSegments(rows + q[:, None], rows + qd[:, None], torque, 0))
     path = declared_hybrid(arm).rollout(State(torch.from_numpy(q), torch.from_numpy(qd)), torch.from_numpy(torque))
     assert theirs == pytest.approx(path.q.numpy(), abs=1e-9)
     assert rates == pytest.approx(path.qd.numpy(), abs=1e-8)
@@ -110,7 +109,7 @@ def test_the_peer_is_fitted_where_sysid_is_installed(arm: Robot, tmp_path: Path)
     rng = np.random.default_rng(0)
     start, torque = rng.uniform(-1, 1, (2, 6, 1, 2)), rng.normal(0, 1.0, (6, 60, 1))
     rows = np.zeros((6, 61, 2))
-    q, qd = truth.rollout(Starts(rows + start[0], rows + start[1], torque, 0))
+    q, qd = truth.rollout(LogSegments(rows + start[0], rows + start[1], torque, 0))
     with StoreWriter(tmp_path / "log.h5", StoreHeader(spec=arm.spec, source="log")) as writer:
         split = np.array([0, 0, 0, 0, 1, 2], np.int8)
         writer.append(*(x.astype(np.float32) for x in (q, qd, torque)), lengths=np.full(6, 60), split=split)

@@ -27,7 +27,7 @@ from neurodyn.learn.neural.settings import load_settings
 from neurodyn.learn.neural.train import train
 from neurodyn.learn.run_folder import TrainingJob
 from neurodyn.robots import Robot
-from neurodyn.sim.mujoco.sysid import LONGEST_DELAY, MujocoPeer, Starts, import_sysid, mujoco_peer
+from neurodyn.sim.mujoco.sysid import LONGEST_DELAY, LogSegments, MujocoPeer, import_sysid, mujoco_peer
 
 GRU_MINUTES = 2.0
 """CPU time of the recurrent reference [min]."""
@@ -80,7 +80,7 @@ def fit_mujoco(robot: Robot, store: Store, training: Store) -> SysidModel:
     return SysidModel(fitted, robot, int(past), values)
 
 
-def _segments(windows: Windows) -> Starts:
+def _segments(windows: Windows) -> LogSegments:
     """Return windows with their past as segments."""
     past = windows.past
     frames = 0 if past is None else past.frames
@@ -89,7 +89,7 @@ def _segments(windows: Windows) -> Starts:
         own = getattr(windows, name)
         return (own if past is None else torch.cat([getattr(past, name)[:, :frames], own], 1)).double().numpy()
 
-    return Starts(whole("q"), whole("qd"), whole("control"), frames)
+    return LogSegments(whole("q"), whole("qd"), whole("control"), frames)
 
 
 REFERENCES: dict[str, Callable[[Robot, Store, Store], Rival]] = {"gru": fit_gru, "mujoco.sysid": fit_mujoco}
@@ -111,7 +111,7 @@ def open_rivals(
     rivals: dict[str, Rival] = {}
     for name in tracked(names, "models beside it"):
         if name in REFERENCES:
-            rivals[name] = REFERENCES[name](robot, store, _with_both(training(), name))
+            rivals[name] = REFERENCES[name](robot, store, _with_training(training(), name))
             continue
         try:
             rivals[name] = RivalModel((loaded := load(name))[0], robot, loaded[1])
@@ -121,11 +121,9 @@ def open_rivals(
     return rivals
 
 
-def _with_both(store: Store, name: str) -> Store:
-    lacking = [split.name.lower() for split in (Split.TRAIN, Split.VALIDATION) if not len(episodes_of(store, split))]
-    if lacking:
-        raise InputError(
-            f"--beside {name}: is fitted to training episodes of the run's log and chosen by its validation episodes, "
-            f"which has no {lacking[0]} episodes; valid: runs, or a log with such episodes"
-        )
+def _with_training(store: Store, name: str) -> Store:
+    try:
+        episodes_of(store, Split.TRAIN)
+    except InputError as error:
+        raise InputError(f"--beside {name}: is fitted to the training episodes of the run's logs: {error}") from None
     return store

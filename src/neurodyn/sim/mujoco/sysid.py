@@ -32,7 +32,7 @@ _BIAS = 0.2
 
 
 @dataclass(frozen=True)
-class Starts:
+class LogSegments:
     """Segments of a log: some frames before a start, and the frames after it.
 
     Attributes:
@@ -66,7 +66,7 @@ class MujocoPeer:
     dt: float
     delay: float = 0.0
 
-    def rollout(self, starts: Starts) -> tuple[np.ndarray, np.ndarray]:
+    def rollout(self, starts: LogSegments) -> tuple[np.ndarray, np.ndarray]:
         """Return positions and velocities from the starts on, shape [W, frames + 1, n] each."""
         from mujoco.rollout import rollout
 
@@ -98,7 +98,7 @@ class MujocoPeer:
         names.append("motors.delay")
         return [name for name in names if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
-    def identified(self, log: Starts, patterns: Sequence[str]) -> tuple["MujocoPeer", dict[str, float]]:
+    def identified(self, log: LogSegments, patterns: Sequence[str]) -> tuple["MujocoPeer", dict[str, float]]:
         """Return the model that `mujoco.sysid` fits to segments of a log, its values, and the CPU seconds (cpu_s)."""
         sysid = import_sysid()
         spec = self.spec.copy()
