@@ -175,7 +175,7 @@ def difference(store: Store, runs: Sequence[KnownRun]) -> str:
         for hole in sorted(run.blind):
             whole -= max(0.0, min(hole[1], end) - max(hole[0], begin))
             begin = max(begin, hole[1])
-        if seen[k] < whole - 3 * DT * (1 + len(run.blind)):
+        if seen[k] < whole - (3 + 2 * bool(run.others)) * DT * (1 + len(run.blind)):  # a row at each end, if joined
             return f"run {k}: {seen[k]:.2f} s of {whole:.2f} are there"
         if seen[k] > whole + 6 * DT * (1 + len(run.blind)):
             return f"run {k}: {seen[k]:.2f} s where {whole:.2f} were logged"

@@ -71,6 +71,10 @@ NAMES = {
     "mistakes": "mistakes of people", "robots": "drawn robots beside plain MuJoCo",
     "logs": "drawn logs of known motions", "commands": "commands with odd files",
 }  # fmt: skip
+ALONE = {"robots", "logs"}
+"""Kinds that need no data and model of a robot."""
+KEPT = {"logs": ((57, 96), (57, 162))}
+"""Seeds and numbers of runs that once failed, by kind: they are repeated in every campaign."""
 
 
 WORLDS, FRAMES = 6, 30
@@ -112,24 +116,14 @@ class Campaign:
         self, folder: Path, seed: int, keep: bool, log: Path | None, *, robot: str = "cartpole", verbs: int = 10,
         short: bool = False,
     ) -> None:  # fmt: skip
-        """Generate data and a model of a robot for the runs; `verbs` is the number of verbs used.
+        """Take a folder for the runs; `verbs` is the number of verbs used.
 
         The engine, whose code a machine compiles for each robot, sees a third of the drawn robots in a `short` one.
         """
-        self.short = short
+        self.short, self.verbs = short, verbs
         self.folder, self.seed, self.keep, self.log, self.robot = folder, seed, keep, log, robot
         self.data, self.model = folder / "data.h5", folder / "model-run"
         self.size = ["--size", str(folder / "settings.yaml"), "--steps", "60"]
-        (folder / "settings.yaml").write_text(yaml.safe_dump(SETTINGS))
-        quiet = io.StringIO()
-        with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
-            make = ["generate", robot, "--transitions", "3000", "--threads", "1", "--out", str(self.data)]
-            train = ["train", robot, "--data", str(self.data), *self.size, "--out", str(self.model)]
-            codes = [run(make), run(train)]
-            for number in range(verbs):  # imports the verbs' modules once instead of in every fork
-                codes.append(run(self.verb(number, self.place(f"first{number}"))[1]))
-        if any(codes):
-            raise SystemExit(f"the campaign could not begin: exit codes {codes}\n{quiet.getvalue()}")
         self._times: dict[str, float] = {}
         self._inputs: BrokenInputs | None = None
         self._sound_rollouts: dict[str, SoundRollout] = {}
@@ -137,9 +131,22 @@ class Campaign:
         self._commands: MutatedCommands | None = None
         self.draw = random.Random()
 
-    def take(self, kind: str, number: int, place: Path) -> tuple[str, str | None]:
+    def prepare(self) -> None:
+        """Generate data and a model of the robot, which all kinds but those in ALONE use."""
+        (self.folder / "settings.yaml").write_text(yaml.safe_dump(SETTINGS))
+        quiet = io.StringIO()
+        with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
+            make = ["generate", self.robot, "--transitions", "3000", "--threads", "1", "--out", str(self.data)]
+            train = ["train", self.robot, "--data", str(self.data), *self.size, "--out", str(self.model)]
+            codes = [run(make), run(train)]
+            for number in range(self.verbs):  # imports the verbs' modules once instead of in every fork
+                codes.append(run(self.verb(number, self.place(f"first{number}"))[1]))
+        if any(codes):
+            raise SystemExit(f"the campaign could not begin: exit codes {codes}\n{quiet.getvalue()}")
+
+    def take(self, kind: str, seed: int, number: int, place: Path) -> tuple[str, str | None]:
         """Perform one run in its own folder; return its description, and what failed."""
-        self.draw = random.Random(f"{self.seed} {kind} {number}")
+        self.draw = random.Random(f"{seed} {kind} {number}")
         place.mkdir()
         return getattr(self, kind)(number, place)
 
@@ -286,20 +293,20 @@ class Campaign:
         return Path(name).name, failure
 
 
-def runs(campaign: Campaign, kind: str, numbers: range, done: list[dict]) -> list[dict]:
-    """Perform the runs of a kind that are not done yet, and return the lines of all."""
-    lines = [line for line in done if line["kind"] == kind and line["number"] in numbers]
-    known = {line["number"] for line in lines}
-    for number in numbers:
-        if number in known:
+def runs(campaign: Campaign, kind: str, asked: list[tuple[int, int]], done: list[dict]) -> list[dict]:
+    """Perform the runs of a kind that are not done yet, each by its seed and number, and return the lines of all."""
+    lines = [line for line in done if line["kind"] == kind and (line["seed"], line["number"]) in asked]
+    known = {(line["seed"], line["number"]) for line in lines}
+    for seed, number in asked:
+        if (seed, number) in known:
             continue
-        begin, place = time.monotonic(), campaign.folder / f"{kind}{number}"
-        what, failure = campaign.take(kind, number, place)
-        line = {"kind": kind, "number": number, "what": what, "failed": failure}
+        begin, place = time.monotonic(), campaign.folder / f"{kind}{seed}-{number}"
+        what, failure = campaign.take(kind, seed, number, place)
+        line = {"kind": kind, "seed": seed, "number": number, "what": what, "failed": failure}
         line["seconds"] = round(time.monotonic() - begin, 2)
         lines.append(line)
         if failure:
-            print(f"    {kind} {number}: {what}: {failure}", flush=True)
+            print(f"    {kind} {number} of seed {seed}: {what}: {failure}", flush=True)
         if campaign.log:
             with campaign.log.open("a") as file:
                 file.write(json.dumps(line) + "\n")
@@ -334,12 +341,15 @@ def main() -> None:
         campaign = Campaign(
             folder, arguments.seed, arguments.keep, log, robot=robot, verbs=verbs, short=arguments.short
         )
+        if not ALONE.issuperset(arguments.only):
+            campaign.prepare()
         os.chdir(folder)
         for kind in arguments.only:
             numbers = range(max(1, round(arguments.share * counts[kind])))
+            asked = [*KEPT.get(kind, ()), *((arguments.seed, number) for number in numbers)]
             if arguments.number is not None:
-                numbers = range(arguments.number, arguments.number + 1)
-            lines = runs(campaign, kind, numbers, done)
+                asked = [(arguments.seed, arguments.number)]
+            lines = runs(campaign, kind, list(dict.fromkeys(asked)), done)
             failures[kind] = [f"{line['number']}: {line['what']}: {line['failed']}" for line in lines if line["failed"]]
             seconds = sum(line["seconds"] for line in lines)
             rows.append(f"| {NAMES[kind]} | {len(lines)} | {len(failures[kind])} | {seconds:.0f} |")

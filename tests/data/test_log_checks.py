@@ -204,11 +204,13 @@ def test_positions_are_no_torques_and_torques_no_positions():
 
 
 DELAYS = {
-    "before": (Delay(seconds=-0.05, error=0.004), "negative", "clock"),
-    "at the end of the table": (Delay(seconds=-0.03, error=0.1), "end", "clock"),
-    "that explains nothing": (Delay(seconds=0.02, error=0.1), "senseless", "commands"),
+    "before": (Delay(seconds=-0.05, error=0.004), "negative", ("clock", "fails")),
+    "before, by what may be chance": (Delay(seconds=-0.0096, error=0.0035, usable=True), "", ("clock", "warning")),
+    "before, as the map applies it": (Delay(seconds=0.0, error=0.004, applied=0.05), "", ("clock", "fails")),
+    "at the end of the table": (Delay(seconds=-0.03, error=0.1), "end", ("clock", "warning")),
+    "that explains nothing": (Delay(seconds=0.02, error=0.1), "senseless", ("commands", "warning")),
     "of a log that nothing explains": (Delay(seconds=0.02, error=0.1), "rough", None),
-    "far too long": (Delay(seconds=0.12, error=0.01, usable=True), "", "late"),
+    "far too long": (Delay(seconds=0.12, error=0.01, usable=True), "", ("late", "warning")),
     "as robots have": (Delay(seconds=0.02, error=0.004, usable=True), "", None),
     "that the map declares": (Delay(seconds=0.12, error=0.01, applied=0.12, usable=True), "", None),
     "that is not known": (Delay(seconds=0.03, error=0.03), "unmeasured", None),
@@ -219,7 +221,7 @@ DELAYS = {
 def test_delays_that_no_robot_has_are_doubted(name: str):
     delay, doubt, cause = DELAYS[name]
     findings = found("torque", SOUND["torque"], delays={CONTROL: delay}, doubt=doubt, reason="measured: it is so")
-    assert [one.name for one in findings] == ([] if cause is None else [cause])
+    assert [(one.name, one.grade) for one in findings] == ([] if cause is None else [cause])
 
 
 def test_a_check_can_be_added(monkeypatch: pytest.MonkeyPatch):

@@ -55,8 +55,8 @@ _TURNS, _FASTEST = 4.0 * math.pi, 60.0
 """Range of a joint that has no limits [rad], and speed [rad/s], above which angles are in degrees."""
 _EXCEEDED, _ABOVE = 0.01, 1.05
 """Share of commands beyond the declared limits that counts, and by how much."""
-_LATE, _SURE = 0.06, 2.0
-"""Longest delay of robots [s], and standard errors of a measured one that count as sure."""
+_LATE, _SURE, _CERTAIN = 0.06, 2.0, 3.0
+"""Longest delay of robots [s]; and standard errors of a measured one that are a warning, and a failure."""
 _FOLLOWS, _CLEARLY, _LATEST = 0.3, 0.2, 0.3
 """Least correlation of targets and positions, how much larger that with another joint is if they are swapped, and the
 longest delay at which they are compared [s]."""
@@ -468,8 +468,9 @@ def strange_delay(log: LogColumns) -> Iterator[Finding]:
     left, error = 1e3 * (delay.seconds - delay.applied), delay.error
     told = log.reason.partition("measured: ")[2]
     if log.doubt == "negative" or (not log.doubt and left < -1e3 * _SURE * error):
+        sure = log.doubt == "negative" or left < -1e3 * _CERTAIN * error
         yield Finding(
-            "clock", "fails", f"motion begins before its commands ({told or f'{left:.3g} ms'}): these are late, of "
+            "clock", "fails" if sure else "warning", f"motion begins before its commands ({told or f'{left:.3g} ms'}): these are late, of "
             "another clock, or measured torques", _CLOCKS,
         )  # fmt: skip
     elif log.reason.startswith("declared"):

@@ -42,7 +42,7 @@ from neurodyn.sim.energies import EnergyMeter
 from neurodyn.sim.interface import AssetJoint
 from neurodyn.sim.simulators import articulation, simulator
 
-_SUBSTEPS = (2, 4, 8, 16)
+_SUBSTEPS = (2, 4, 8, 16, 32)
 _ARMATURES = (2.0, 4.0, 8.0)
 _MOST_TO_TRY = 60  # degrees of freedom beyond which checks, which then take minutes, are not repeated
 _FRAMES_TO_RATED_SPEED = 2
