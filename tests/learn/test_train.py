@@ -74,6 +74,8 @@ def test_kinds_are_trained_by_their_records(cartpole: Robot, plant_store: Store,
         train(cartpole, plant_store, tmp_path / "no", base="wings", steps=2)
     with pytest.raises(InputError, match="unknown kind of dynamics 'magic'"):
         train(cartpole, plant_store, tmp_path / "no", kind="magic")
+    with pytest.raises(InputError, match=r"kind is 'any', .* valid in Python: neurodyn.identify.adapt\("):
+        train(cartpole, plant_store, tmp_path / "no", kind="any")
     with pytest.raises(InputError, match="kind is 'analytic'"):
         train(cartpole, plant_store, tmp_path / "no", kind="analytic")
     assert not (tmp_path / "no").exists()

@@ -147,6 +147,7 @@ def show_gap(out: Path, seed: int) -> None:
     require_learner()
     from neurodyn.cli.terminal.results import print_tables
     from neurodyn.control.resolve import open_dynamics
+    from neurodyn.dynamics.hybrid.model import HybridDynamics
     from neurodyn.identify.result import read_adaptation
     from neurodyn.identify.run import adapt
     from neurodyn.policy.episodes.logs import log_policies
@@ -188,7 +189,10 @@ def show_gap(out: Path, seed: int) -> None:
         with stage(0.45, 0.78, "training"), Beside(page, cores) as written:
 
             def fit(**going: Any) -> "TrainState":
-                return train_policy(task, open_dynamics(task, str(run)), folder, settings, initial=initial, **going)
+                opened = open_dynamics(task, str(run))
+                if isinstance(opened.dynamics, HybridDynamics):
+                    opened.dynamics.threads = cores
+                return train_policy(task, opened, folder, settings, initial=initial, **going)
 
             _train(bar, said, folder, fit, "policy")
             written.result()

@@ -22,12 +22,10 @@ from neurodyn.core.config import read_plain, to_dict, with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import require_usable
 from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRequest, NextMotionRequest
-from neurodyn.learn.requests import FinetuneRequest, ReproduceRequest, TrainRequest
+from neurodyn.learn.requests import ANY, FinetuneRequest, ReproduceRequest, TrainRequest
 
-ANY = "any"
-"""Kind of `neurodyn train` that held-out errors pick."""
 _MINUTES = 10.0
-"""Its default time budget [min]."""
+"""Default time budget of `train --kind any` [min]."""
 
 
 @command(TrainRequest)

@@ -322,7 +322,7 @@ def _read_with_bases(path: Path, presets: Path | None, extending: tuple[Path, ..
     if not isinstance(data, dict) or EXTENDS not in data:
         return data
     chain, name = (*extending, path.resolve()), data[EXTENDS]
-    base = _base_file(path, name, (path.parent, presets))
+    base = base_file(path, name, (path.parent, presets))
     if base is None:
         valid = ["a file beside it", *(sorted(one.stem for one in presets.glob("*.yaml")) if presets else ())]
         near = suggestion(str(name), valid)
@@ -335,11 +335,11 @@ def _read_with_bases(path: Path, presets: Path | None, extending: tuple[Path, ..
 def read_with_siblings(path: Path) -> Any:
     """Read plain data merged with the sibling files that it extends; an `extends` that names a preset is kept."""
     data = read_plain(path)
-    base = _base_file(path, data.get(EXTENDS), (path.parent,)) if isinstance(data, dict) else None
+    base = base_file(path, data.get(EXTENDS), (path.parent,)) if isinstance(data, dict) else None
     return data if base is None else _merge(read_with_siblings(base), data)
 
 
-def _base_file(path: Path, name: Any, folders: Sequence[Path | None]) -> Path | None:
+def base_file(path: Path, name: Any, folders: Sequence[Path | None]) -> Path | None:
     """Return the file that `path` extends; None if it does not exist."""
     if not isinstance(name, str):
         return None

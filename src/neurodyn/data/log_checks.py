@@ -468,9 +468,9 @@ def strange_delay(log: LogColumns) -> Iterator[Finding]:
     left, error = 1e3 * (delay.seconds - delay.applied), delay.error
     told = log.reason.partition("measured: ")[2]
     if log.doubt == "negative" or (not log.doubt and left < -1e3 * _SURE * error):
-        sure = log.doubt == "negative" or left < -1e3 * _CERTAIN * error
+        grade = "fails" if log.doubt == "negative" or left < -1e3 * _CERTAIN * error else "warning"
         yield Finding(
-            "clock", "fails" if sure else "warning", f"motion begins before its commands ({told or f'{left:.3g} ms'}): these are late, of "
+            "clock", grade, f"motion begins before its commands ({told or f'{left:.3g} ms'}): these are late, of "
             "another clock, or measured torques", _CLOCKS,
         )  # fmt: skip
     elif log.reason.startswith("declared"):

@@ -49,6 +49,10 @@ class TrainingOptions(RunOptions, frozen=True, kw_only=True):
     """Called during the training."""
 
 
+ANY = "any"
+"""Kind that held-out errors pick."""
+
+
 class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
     """Training of a model on data."""
 
@@ -62,7 +66,8 @@ class TrainRequest(TrainingOptions, frozen=True, kw_only=False):
     kind: str = "neural"
     """Kind of dynamics: "neural" predicts the state of a simulator; "world-model" is an ensemble that predicts what the
     data measure, and its uncertainty. On the command line also "any": the best of these, of hybrid dynamics and of
-    hybrid dynamics with networks on held-out episodes, as `neurodyn adapt --kind any` finds it in `minutes` (10)."""
+    hybrid dynamics with networks on held-out episodes, as `neurodyn adapt --kind any` (in Python
+    `neurodyn.identify.adapt`) finds it in `minutes` (10)."""
     size: Annotated["str | TrainingPlan", Flag(str)] = "small"
     """Training settings: small, paper, for world models also short and long (memory), or the path of a settings file.
     Settings themselves are used unchanged except for budget, seed and threads."""

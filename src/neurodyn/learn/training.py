@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training and fine-tuning of dynamics of any kind, from a robot and data to a run directory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 
 from neurodyn.core.artifacts import PRETRAINED, resolve_run
 from neurodyn.core.config import with_changes
-from neurodyn.core.errors import InputError, choices, unknown
+from neurodyn.core.errors import InputError, choices, notice, unknown
 from neurodyn.core.requests import accepts_request
 from neurodyn.data.mixture import Mixture
 from neurodyn.dynamics.artifact import kind_of
@@ -25,7 +25,7 @@ from neurodyn.learn.neural.train import finetune as finetune_neural
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.neural.train import train as train_neural
 from neurodyn.learn.plan import TrainingPlan, TrainState, with_budget
-from neurodyn.learn.requests import FinetuneRequest, TrainRequest
+from neurodyn.learn.requests import ANY, FinetuneRequest, TrainRequest
 from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, open_mixture, place_of
 from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.learn.world_model.settings import WorldSettings, load_world_finetuning, load_world_settings
@@ -96,6 +96,11 @@ def finetune(request: FinetuneRequest) -> TrainState:
 
 def plan_training(request: TrainRequest) -> tuple[TrainingPlan, Mixture]:
     """Return settings and data of `train`, with the same errors."""
+    if request.kind == ANY:
+        raise InputError(
+            f"kind is {ANY!r}, which fits the mechanism, too; valid in Python: "
+            f"neurodyn.identify.adapt(robot, data, out, kind={ANY!r}, minutes=10)"
+        )
     KINDS.require(request.kind)
     if request.kind not in TRAINED_KINDS:
         raise InputError(f"kind is {request.kind!r}, whose dynamics are not trained; valid: {choices(TRAINED_KINDS)}")
@@ -123,6 +128,14 @@ def _require_settings(kind: str, size: str | TrainingPlan) -> None:
         raise InputError(f"size is {type(size).__name__}; valid for {kind!r}: a name, a file, or {wanted.__name__}")
 
 
+def _conditioned(mixture: Mixture, patterns: Sequence[str]) -> Mixture:
+    """Return data with their conditions; without any, name the quantities that the network will not see."""
+    if not patterns and mixture.header.parameters:
+        differ = choices(mixture.header.parameters)
+        notice(f"quantities that differ between episodes are inputs of the network only by --conditions: {differ}")
+    return mixture.differing_in(patterns)
+
+
 def plan_neural_training(robot: Robot, request: TrainRequest) -> tuple[Settings, Mixture]:
     """Return settings and data of a training of neural dynamics; errors: see `learn.training.train`."""
     mixture = open_mixture(
@@ -135,7 +148,7 @@ def plan_neural_training(robot: Robot, request: TrainRequest) -> tuple[Settings,
     size = request.size
     settings = size if isinstance(size, Settings) else load_settings(robot, str(size), request.net, log=log)
     settings = with_changes(settings, **_base_settings(request.base))
-    mixture = mixture.differing_in(tuple(request.conditions) or settings.conditions)
+    mixture = _conditioned(mixture, tuple(request.conditions) or settings.conditions)
     settings = with_changes(settings, conditions=tuple(one.name for one in fitted_conditions(mixture)))
     if request.members is not None:
         settings = with_changes(settings, members=request.members)
@@ -179,7 +192,7 @@ def plan_world_model_training(robot: Robot, request: TrainRequest) -> tuple[Worl
         require_log(robot, store)
     size = request.size
     settings = size if isinstance(size, WorldSettings) else load_world_settings(robot, str(size))
-    mixture = mixture.differing_in(tuple(request.conditions) or settings.conditions)
+    mixture = _conditioned(mixture, tuple(request.conditions) or settings.conditions)
     settings = with_changes(settings, conditions=tuple(one.name for one in fitted_conditions(mixture)))
     if request.members is not None:
         settings = with_changes(settings, net=with_changes(settings.net, members=request.members))

@@ -90,3 +90,25 @@ def test_free_bodies_beside_another_are_no_legs_of_it(tmp_path):
     made = declare(tmp_path / "balls.xml", tmp_path / "balls")
     assert made.robot.legs is None
     assert next(decision.value for decision in made.decisions if decision.what == "legs") == "none"
+
+
+def test_soles_that_a_budget_cuts_are_noted_with_the_points_that_keep_them(tmp_path):
+    box = 'name="{s}_sole" type="box" size=".09 .04 .01" pos=".02 0 -.04" mass=".4"'
+    bars = [
+        f'name="{{s}}_bar{k}" type="capsule" fromto="-.07 {y} -.04 .11 {y} -.04" size=".01" mass=".1"'
+        for k, y in enumerate((-0.03, 0.0, 0.03))
+    ]
+    text = BIPED
+    for side in ("left", "right"):
+        text = text.replace(box.format(s=side), "/><geom ".join(bars).format(s=side))
+    (tmp_path / "biped.xml").write_text(text)
+    notes = {}
+    for points in (10, 44):
+        made = declare(tmp_path / "biped.xml", tmp_path / f"biped{points}", budget=points)
+        notes[points] = [one.value for one in made.decisions if one.what == "note" and "soles" in one.value]
+    assert notes[44] == []
+    (told,) = notes[10]
+    assert told.startswith("the soles lack 4 of their shapes")
+    keeps = int(told.partition("--points ")[2].partition("`")[0])
+    made = declare(tmp_path / "biped.xml", tmp_path / "whole", budget=keeps)
+    assert not [one for one in made.decisions if one.what == "note" and "soles" in one.value]

@@ -252,7 +252,7 @@ class _Draft:
         if self.facts.floating:
             why = "the asset's first upright keyframe" if self.facts.pose else "legs bent, feet below the hips"
             self._decide("nominal", f"base {self.height:.2f} m above the ground", why)
-            self._legs(built, q)
+            self._legs(built, q, chosen)
         else:
             self._decide("nominal", "near zero", "well within the limits")
 
@@ -267,7 +267,7 @@ class _Draft:
         level = level_soles(built, layout, full_position(robot, pose), columns, limits)
         return pose | {name: round(value, 3) for name, value in level.items()}
 
-    def _legs(self, built: Articulation, q: np.ndarray) -> None:
+    def _legs(self, built: Articulation, q: np.ndarray, chosen: ChosenPoints) -> None:
         """Declare the feet, the trunk and the joints that swing the legs."""
         legs = find_legs(built, self.layout, q)
         if self.height < 0.001:
@@ -279,6 +279,10 @@ class _Draft:
         self.tree["contacts"] = {name: [label_pattern(label) for label in shapes] for name, shapes in bodies.items()}
         self.tree["legs"] = {"feet": list(legs.feet), "height": round(self.height, 3), "swing": list(legs.swing)}
         self._decide("legs", f"feet {', '.join(legs.feet)}", "limbs that end at the ground in the nominal pose")
+        lacking, points = chosen.with_soles(legs.ends)
+        if lacking:
+            what = f"the soles lack {lacking} of their shapes, and may tip; `--points {points}` keeps them"
+            self._decide("note", what, "")
 
     def _points(self, nominal: dict[str, float]) -> ChosenPoints:
         robot = self.robot()
@@ -310,7 +314,7 @@ class _Draft:
         on = list_briefly([f"{shape} ({joint})" for shape, joint in chosen.shapes.items()])
         self._decide(
             "contact_points", f"{len(layout.contact_points)} on {on}",
-            f"ends of limbs first, at most {self.budget}; {chosen.left_out} shapes left out",
+            f"ends of limbs first, at most {self.budget}; {len(chosen.rest)} shapes left out",
         )  # fmt: skip
         return layout
 

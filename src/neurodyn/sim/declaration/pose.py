@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The nominal pose of a robot (knees bent, feet below the hips), its legs, and contact points within a budget."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -123,17 +124,9 @@ BUDGET = 44
 _VERTICES = (16, 8, 4)
 
 
-@dataclass(frozen=True)
-class ChosenPoints:
-    """A selection of contact points."""
+class TouchingShape(NamedTuple):
+    """A shape that could touch a ground."""
 
-    selection: ContactPointSelection | None  # None if no shape can touch anything
-    layout: ContactPointLayout | None  # its points on the built robot
-    shapes: dict[str, str]  # the chosen shapes and the joints that move them
-    left_out: int  # number of shapes
-
-
-class _Shape(NamedTuple):
     name: str
     joint: int
     points: int
@@ -141,9 +134,29 @@ class _Shape(NamedTuple):
     lowest: float
 
 
+@dataclass(frozen=True)
+class ChosenPoints:
+    """A selection of contact points."""
+
+    selection: ContactPointSelection | None  # None if no shape can touch anything
+    layout: ContactPointLayout | None  # its points on the built robot
+    shapes: dict[str, str]  # the chosen shapes and the joints that move them
+    kept: tuple[TouchingShape, ...] = ()  # the chosen shapes
+    rest: tuple[TouchingShape, ...] = ()  # the others
+
+    def with_soles(self, ends: Collection[int]) -> tuple[int, int]:
+        """Return how many shapes the soles of feet lack, and how many points there would be with them.
+
+        `ends` are the joints of the feet's links, by index.
+        """
+        lowest = {joint: min(shape.lowest for shape in self.kept if shape.joint == joint) for joint in ends}
+        lacking = [shape for shape in self.rest if shape.lowest < lowest.get(shape.joint, -math.inf) + _LEVEL]
+        return len(lacking), sum(shape.points for shape in (*self.kept, *lacking))
+
+
 def choose_contact_points(robot: Robot, q: np.ndarray, budget: int = BUDGET) -> ChosenPoints:
     """Choose at most `budget` contact points of a robot that stands in the pose `q`, shape [nq]."""
-    best = ChosenPoints(None, None, {}, 0)
+    best = ChosenPoints(None, None, {})
     for vertices in _VERTICES:
         candidates = _candidates(robot, q, vertices)
         if candidates is None:
@@ -161,7 +174,7 @@ def _points(chosen: ChosenPoints) -> int:
 
 
 def _fitting(
-    robot: Robot, layout: ContactPointLayout, shapes: list[_Shape], vertices: int, budget: int
+    robot: Robot, layout: ContactPointLayout, shapes: list[TouchingShape], vertices: int, budget: int
 ) -> tuple[ChosenPoints, bool]:
     """Return a selection within the budget, and whether it includes the end of every limb and the base.
 
@@ -179,7 +192,7 @@ def _fitting(
         allowed = max(0, allowed - excess)
 
 
-def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPointLayout, list[_Shape]] | None:
+def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPointLayout, list[TouchingShape]] | None:
     """Return all shapes that could touch a ground; None if there are none."""
     whole = msgspec.structs.replace(
         robot, contact_points=ContactPointSelection(vertices=vertices, distinct=True), colliders=("*",)
@@ -194,7 +207,7 @@ def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPoin
     return layout, _shapes(layout, point_positions(built, layout, q[None])[0])
 
 
-def _selection(robot: Robot, shapes: list[_Shape], chosen: list[_Shape], vertices: int) -> ChosenPoints:
+def _selection(robot: Robot, shapes: list[TouchingShape], chosen: list[TouchingShape], vertices: int) -> ChosenPoints:
     names = tuple(label_pattern(shape.name) for shape in chosen)
     selection = ContactPointSelection(
         shapes=("*",) if len(names) == len(shapes) else names, vertices=vertices, distinct=True
@@ -202,7 +215,8 @@ def _selection(robot: Robot, shapes: list[_Shape], chosen: list[_Shape], vertice
     final = msgspec.structs.replace(robot, contact_points=selection, colliders=selection.shapes)
     layout = contact_point_layout(articulation(final), final)
     joints = {shape.name: robot.joints[shape.joint].name for shape in chosen}
-    return ChosenPoints(selection, layout, joints, len(shapes) - len(chosen))
+    rest = tuple(shape for shape in shapes if shape not in chosen)
+    return ChosenPoints(selection, layout, joints, tuple(chosen), rest)
 
 
 def label_pattern(name: str) -> str:
@@ -210,7 +224,7 @@ def label_pattern(name: str) -> str:
     return f"*{name}" if "/" in name else name
 
 
-def _shapes(layout: ContactPointLayout, positions: np.ndarray) -> list[_Shape]:
+def _shapes(layout: ContactPointLayout, positions: np.ndarray) -> list[TouchingShape]:
     """Return the shapes of a layout; `positions` are its points in the world [m], shape [points, 3]."""
     by_name: dict[str, list[int]] = {}
     for index, point in enumerate(layout.contact_points):
@@ -222,24 +236,24 @@ def _shapes(layout: ContactPointLayout, positions: np.ndarray) -> list[_Shape]:
         spread = np.linalg.norm(places - places.mean(0), axis=1)
         size = (len(points), round(float(spread.max()), 3), round(max(point.radius for point in points), 4))
         lowest = min(positions[index, 2] - layout.contact_points[index].radius for index in indices)
-        shapes.append(_Shape(name, points[0].joint, len(points), size, float(lowest)))
+        shapes.append(TouchingShape(name, points[0].joint, len(points), size, float(lowest)))
     return shapes
 
 
-def _choose(shapes: list[_Shape], layout: ContactPointLayout, budget: int) -> tuple[list[_Shape], bool]:
+def _choose(shapes: list[TouchingShape], layout: ContactPointLayout, budget: int) -> tuple[list[TouchingShape], bool]:
     """Return the chosen shapes in order, and whether the end of every limb and the base are among them."""
     parents = {joint.parent for joint in layout.joints}
     ends = sorted({shape.joint for shape in shapes} - parents)
     feet = [min((s for s in shapes if s.joint == end), key=lambda s: s.lowest) for end in ends]
     first = min(shape.joint for shape in shapes)
     base = max((s for s in shapes if s.joint == first), key=lambda s: s.size[1:])
-    groups: dict[tuple[float, ...], list[_Shape]] = {}
+    groups: dict[tuple[float, ...], list[TouchingShape]] = {}
     for shape in shapes:
         key = (*shape.size, shape.joint in ends, shape.joint == first)
         groups.setdefault(key, []).append(shape)
     foot_names = {foot.name for foot in feet}
 
-    def rank(group: list[_Shape]) -> tuple[int, float]:
+    def rank(group: list[TouchingShape]) -> tuple[int, float]:
         names = {shape.name for shape in group}
         importance = 0 if names & foot_names else 1 if base.name in names else 2
         return importance, min(shape.lowest for shape in group)

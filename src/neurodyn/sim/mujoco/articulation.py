@@ -40,7 +40,7 @@ from neurodyn.sim.mujoco.build import BuiltModel, build_model, declared_joints, 
 from neurodyn.sim.mujoco.couplings import ModelLinks, model_links, modelled_equalities, modelled_tendons, read_medium
 from neurodyn.sim.mujoco.shape_contacts import has_several_contacts, read_contacts
 
-_NEGLIGIBLE = 1e-9  # mass and inertia of an intermediate link, as a share of its body's
+_NEGLIGIBLE = 1e-12  # mass and inertia of an intermediate link, as a share of its body's
 _UNLIMITED = 1e10  # limit of a fingerprint's joint without one
 
 
