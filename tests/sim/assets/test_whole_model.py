@@ -10,10 +10,13 @@ import torch
 import trimesh
 
 from neurodyn.core.description.scene import Mesh, Scene
+from neurodyn.dynamics.hybrid.declared import declared_mechanism
+from neurodyn.multibody.articulated import Tree
 from neurodyn.robots import load
 from neurodyn.robots.declaration import Robot
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.sim.declaration.facts import read_facts
+from neurodyn.sim.mujoco.asset import keep_masses, read_spec
 from neurodyn.sim.mujoco.build import build_model
 from neurodyn.sim.simulators import simulator
 
@@ -73,6 +76,20 @@ def test_defaults_of_an_asset_do_not_reach_what_is_added(tmp_path: Path):
     assert extent[0] == extent[1] > 0.5
 
 
+@pytest.mark.parametrize("turn", ['zaxis="1 1 1"', 'euler="10 20 30"', 'quat=".5 .5 .1 .2"'])
+@pytest.mark.parametrize("of_geoms", ["true", "auto"])
+def test_inertias_of_a_total_mass_are_turned_as_in_plain_mujoco(turn: str, of_geoms: str, tmp_path: Path):
+    inertial = f'<inertial pos=".1 0 0" mass="2" diaginertia=".01 .02 .025" {turn}/>'
+    text = SLED.format(**GIVEN | {"compiler": f'settotalmass="14" inertiafromgeom="{of_geoms}"'})
+    path = tmp_path / "sled.xml"
+    path.write_text(text.replace("<freejoint", f"{inertial}<freejoint"))
+    spec = read_spec(path)
+    keep_masses(path, spec)
+    ours, own = spec.compile(), mujoco.MjModel.from_xml_path(str(path))
+    assert ours.body_iquat == pytest.approx(own.body_iquat, abs=1e-12)
+    assert ours.body_inertia == pytest.approx(own.body_inertia, rel=1e-12)
+
+
 DC = """<mujoco><worldbody><body><joint name="a" axis="0 1 0" armature="0.01" range="-114 114"/>
 <geom type="capsule" fromto="0 0 0 .3 0 0" size=".03" mass="1"/></body></worldbody><actuator>
 <dcmotor name="m" joint="a" motorconst="0.05 0.05" resistance="1.5" gear="40" ctrlrange="-24 24"/></actuator>
@@ -84,3 +101,16 @@ def test_the_effort_of_a_dc_motor_is_its_stall_torque(tmp_path: Path):
     facts = read_facts(tmp_path / "dc.xml")
     assert facts.joints[0].effort == pytest.approx(0.05 / 1.5 * 24 * 40)
     assert any("'m' is left out: gain dcmotor" in note for note in facts.notes)
+
+
+TWINS = """<mujoco><worldbody><body><joint name="a" type="slide" axis="0 0 1" armature=".006"/>
+<joint name="b" type="slide" axis="0 0 1" armature=".006"/><geom size=".1" mass="200"/></body></worldbody>
+<actuator><motor joint="a" ctrlrange="-1 1"/><motor joint="b" ctrlrange="-1 1"/></actuator></mujoco>"""
+
+
+def test_joints_that_move_a_heavy_body_alike_differ_by_their_rotors_alone(tmp_path: Path):
+    (tmp_path / "twins.xml").write_text(TWINS)
+    mechanism = declared_mechanism(load(declare(tmp_path / "twins.xml", tmp_path / "twins").path.parent), None)[0]
+    tree, still = Tree(mechanism, mechanism.quantities().__getitem__), [0.0, 0.0]
+    found = tree.accelerations(tree.motions(still, still), still, [1.0, -1.0])
+    assert (found[0] - found[1]) / 2 == pytest.approx(1 / 0.006, rel=1e-6)

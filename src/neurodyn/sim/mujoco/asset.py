@@ -157,6 +157,7 @@ def keep_masses(path: Path, spec: Any) -> None:
         built = model.body(body.name)
         body.explicitinertial, body.fullinertia = True, [np.nan] * 6
         body.mass, body.ipos, body.iquat, body.inertia = built.mass[0], built.ipos, built.iquat, built.inertia
+        body.ialt.type = import_mujoco().mjtOrientation.mjORIENTATION_QUAT  # `zaxis` and the like outweigh `iquat`
 
 
 def plain_default() -> Any:
