@@ -156,6 +156,10 @@ def _merge_repeated(verb: Callable[..., None], words: Sequence[str]) -> list[str
     return [word for group in groups for word in group]
 
 
+_SAME_IDEA = {"--map": "--reader", "--reader": "--map"}
+"""Flags that verbs call otherwise: a column map is written by `inspect` and read by `import`."""
+
+
 def _require_sound(verb: Callable[..., None], words: Sequence[str], meanings: dict[str, str]) -> None:
     """Raise an InputError for the first unknown flag, wrong or missing value, or missing argument."""
     every = arguments_of_verb(verb)
@@ -168,7 +172,8 @@ def _require_sound(verb: Callable[..., None], words: Sequence[str], meanings: di
         if flag.startswith("-") and not flag[1:2].isdigit() and flag[1:2] != "." and flag != "-":
             taking = flags.get(flag.replace("_", "-"))
             if taking is None:
-                near = suggestion(flag, flags)
+                meant = _SAME_IDEA.get(flag)
+                near = f" (did you mean {meant}?)" if meant in flags else suggestion(flag, flags)
                 raise InputError(f"unknown flag {flag}{near or f'; valid: {nearest(flag, flags)}'}")
             given[taking.name] = 0
             if not equals:
