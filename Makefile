@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 2
-PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: demo test test-variant test-environments coverage lint types layers bench campaign soak sbom audit docs wheel figures-check clean
 
@@ -78,6 +78,7 @@ endef
 
 # torch goes first: once it is there, no other package can pull in another build of it.
 .venv/demo.stamp: .venv/bin/python pyproject.toml constraints.txt
+	@echo "pip installs what the demo needs: some three minutes, once"
 	$(call say,1/2  installing torch)
 	$(PIP) torch
 	$(call say,2/2  installing neurodyn with MuJoCo$(comma) Newton and rsl_rl)

@@ -124,7 +124,7 @@ BUDGET = 44
 _VERTICES = (16, 8, 4)
 
 
-class TouchingShape(NamedTuple):
+class CandidateShape(NamedTuple):
     """A shape that could touch a ground."""
 
     name: str
@@ -141,8 +141,8 @@ class ChosenPoints:
     selection: ContactPointSelection | None  # None if no shape can touch anything
     layout: ContactPointLayout | None  # its points on the built robot
     shapes: dict[str, str]  # the chosen shapes and the joints that move them
-    kept: tuple[TouchingShape, ...] = ()  # the chosen shapes
-    rest: tuple[TouchingShape, ...] = ()  # the others
+    kept: tuple[CandidateShape, ...] = ()  # the chosen shapes
+    rest: tuple[CandidateShape, ...] = ()  # the others
 
     def with_soles(self, ends: Collection[int]) -> tuple[int, int]:
         """Return how many shapes the soles of feet lack, and how many points there would be with them.
@@ -174,7 +174,7 @@ def _points(chosen: ChosenPoints) -> int:
 
 
 def _fitting(
-    robot: Robot, layout: ContactPointLayout, shapes: list[TouchingShape], vertices: int, budget: int
+    robot: Robot, layout: ContactPointLayout, shapes: list[CandidateShape], vertices: int, budget: int
 ) -> tuple[ChosenPoints, bool]:
     """Return a selection within the budget, and whether it includes the end of every limb and the base.
 
@@ -192,7 +192,7 @@ def _fitting(
         allowed = max(0, allowed - excess)
 
 
-def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPointLayout, list[TouchingShape]] | None:
+def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPointLayout, list[CandidateShape]] | None:
     """Return all shapes that could touch a ground; None if there are none."""
     whole = msgspec.structs.replace(
         robot, contact_points=ContactPointSelection(vertices=vertices, distinct=True), colliders=("*",)
@@ -207,7 +207,7 @@ def _candidates(robot: Robot, q: np.ndarray, vertices: int) -> tuple[ContactPoin
     return layout, _shapes(layout, point_positions(built, layout, q[None])[0])
 
 
-def _selection(robot: Robot, shapes: list[TouchingShape], chosen: list[TouchingShape], vertices: int) -> ChosenPoints:
+def _selection(robot: Robot, shapes: list[CandidateShape], chosen: list[CandidateShape], vertices: int) -> ChosenPoints:
     names = tuple(label_pattern(shape.name) for shape in chosen)
     selection = ContactPointSelection(
         shapes=("*",) if len(names) == len(shapes) else names, vertices=vertices, distinct=True
@@ -224,7 +224,7 @@ def label_pattern(name: str) -> str:
     return f"*{name}" if "/" in name else name
 
 
-def _shapes(layout: ContactPointLayout, positions: np.ndarray) -> list[TouchingShape]:
+def _shapes(layout: ContactPointLayout, positions: np.ndarray) -> list[CandidateShape]:
     """Return the shapes of a layout; `positions` are its points in the world [m], shape [points, 3]."""
     by_name: dict[str, list[int]] = {}
     for index, point in enumerate(layout.contact_points):
@@ -236,24 +236,24 @@ def _shapes(layout: ContactPointLayout, positions: np.ndarray) -> list[TouchingS
         spread = np.linalg.norm(places - places.mean(0), axis=1)
         size = (len(points), round(float(spread.max()), 3), round(max(point.radius for point in points), 4))
         lowest = min(positions[index, 2] - layout.contact_points[index].radius for index in indices)
-        shapes.append(TouchingShape(name, points[0].joint, len(points), size, float(lowest)))
+        shapes.append(CandidateShape(name, points[0].joint, len(points), size, float(lowest)))
     return shapes
 
 
-def _choose(shapes: list[TouchingShape], layout: ContactPointLayout, budget: int) -> tuple[list[TouchingShape], bool]:
+def _choose(shapes: list[CandidateShape], layout: ContactPointLayout, budget: int) -> tuple[list[CandidateShape], bool]:
     """Return the chosen shapes in order, and whether the end of every limb and the base are among them."""
     parents = {joint.parent for joint in layout.joints}
     ends = sorted({shape.joint for shape in shapes} - parents)
     feet = [min((s for s in shapes if s.joint == end), key=lambda s: s.lowest) for end in ends]
     first = min(shape.joint for shape in shapes)
     base = max((s for s in shapes if s.joint == first), key=lambda s: s.size[1:])
-    groups: dict[tuple[float, ...], list[TouchingShape]] = {}
+    groups: dict[tuple[float, ...], list[CandidateShape]] = {}
     for shape in shapes:
         key = (*shape.size, shape.joint in ends, shape.joint == first)
         groups.setdefault(key, []).append(shape)
     foot_names = {foot.name for foot in feet}
 
-    def rank(group: list[TouchingShape]) -> tuple[int, float]:
+    def rank(group: list[CandidateShape]) -> tuple[int, float]:
         names = {shape.name for shape in group}
         importance = 0 if names & foot_names else 1 if base.name in names else 2
         return importance, min(shape.lowest for shape in group)
