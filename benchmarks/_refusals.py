@@ -20,7 +20,7 @@ ROWS, WIDTH = 6, 80
 
 SAYS_VALID = re.compile(
     r"valid|expected|expects|did you mean|keys of|--help|more than once|install|instead of|asks for|"
-    r"write it (again|with)|there: |give |declare|line \d+"
+    r"write it (again|with)|write the file again|copy it again|there: |give |declare|line \d+"
 )
 """Phrases of the library that say what would be right, or where to look."""
 

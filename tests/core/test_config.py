@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from neurodyn.core.config import Config, from_dict, read_config, to_dict, to_yaml
+from neurodyn.core.config import Config, from_dict, read_config, read_record, to_dict, to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.robots import Robot
@@ -219,3 +219,12 @@ def test_a_base_that_is_not_there_or_circular_is_named(text: str, message: str, 
     (presets / "mine.yaml").write_text(text)
     with pytest.raises(InputError, match=message):
         read_config(presets / "mine.yaml", Preset)
+
+
+@pytest.mark.parametrize(("text", "lacks"), [("", "mapping"), ("- 1\n", "mapping"), ("task: walk\n", "settings")])
+def test_a_record_without_what_is_needed_is_refused(text, lacks, tmp_path):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(InputError, match=f"config.yaml: holds no {lacks}; copy it again"):
+        read_record(tmp_path / "config.yaml", "settings")
+    (tmp_path / "config.yaml").write_text("settings: {worlds: 8}\n")
+    assert read_record(tmp_path / "config.yaml", "settings") == {"settings": {"worlds": 8}}

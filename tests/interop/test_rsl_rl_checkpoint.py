@@ -209,7 +209,9 @@ def test_a_policy_of_another_task_is_refused_with_the_tasks_that_fit(tmp_path: P
     assert not (tmp_path / "policy").exists()
 
 
-@pytest.mark.parametrize(("name", "content"), [("p.pt", b"junk"), ("p.npz", b"junk"), ("p.txt", b""), ("p.pth", None)])
+@pytest.mark.parametrize(
+    ("name", "content"), [("p.pt", b"junk"), ("p.npz", b"junk"), ("p.npz", b""), ("p.txt", b""), ("p.pth", None)]
+)
 def test_files_that_are_no_checkpoints_are_refused(name: str, content: bytes | None, tmp_path: Path):
     if content is not None:
         (tmp_path / name).write_bytes(content)

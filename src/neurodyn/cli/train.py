@@ -18,7 +18,7 @@ from neurodyn.cli.terminal.flags import (
     own_device,
 )
 from neurodyn.core.artifacts import require_writable, run_folder, write_json
-from neurodyn.core.config import read_plain, to_dict, with_changes
+from neurodyn.core.config import read_record, to_dict, with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import require_usable
 from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRequest, NextMotionRequest
@@ -325,7 +325,7 @@ def next_motion(
     require_writable(json, text=True)
     if robot is not None:
         log = play_next_motion(run, robot, out)
-        reader, name = log.with_suffix(".yaml"), read_plain(run / "config.yaml")["robot"]
+        reader, name = log.with_suffix(".yaml"), read_record(run / "config.yaml", "robot")["robot"]
         to = f"--robot {shell_word(name)} --out {shell_word(log.stem)}.h5"
         print(f"{log} written; next: neurodyn import {shell_word(log)} --reader {shell_word(reader)} {to}")
         return

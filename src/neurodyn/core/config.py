@@ -322,7 +322,7 @@ def _read_with_bases(path: Path, presets: Path | None, extending: tuple[Path, ..
     if not isinstance(data, dict) or EXTENDS not in data:
         return data
     chain, name = (*extending, path.resolve()), data[EXTENDS]
-    base = base_file(path, name, (path.parent, presets))
+    base = _base_file(path, name, (path.parent, presets))
     if base is None:
         valid = ["a file beside it", *(sorted(one.stem for one in presets.glob("*.yaml")) if presets else ())]
         near = suggestion(str(name), valid)
@@ -335,11 +335,11 @@ def _read_with_bases(path: Path, presets: Path | None, extending: tuple[Path, ..
 def read_with_siblings(path: Path) -> Any:
     """Read plain data merged with the sibling files that it extends; an `extends` that names a preset is kept."""
     data = read_plain(path)
-    base = base_file(path, data.get(EXTENDS), (path.parent,)) if isinstance(data, dict) else None
+    base = _base_file(path, data.get(EXTENDS), (path.parent,)) if isinstance(data, dict) else None
     return data if base is None else _merge(read_with_siblings(base), data)
 
 
-def base_file(path: Path, name: Any, folders: Sequence[Path | None]) -> Path | None:
+def _base_file(path: Path, name: Any, folders: Sequence[Path | None]) -> Path | None:
     """Return the file that `path` extends; None if it does not exist."""
     if not isinstance(name, str):
         return None
@@ -358,6 +358,15 @@ def _merge(base: Any, own: Any) -> Any:
 def read_plain(path: Path) -> Any:
     """Read the plain data of a YAML, TOML or JSON file, or raise an InputError."""
     return parse_text(read_text(path, "a YAML, TOML or JSON file"), path.suffix.lower(), str(path))
+
+
+def read_record(path: Path, *needed: str) -> dict[str, Any]:
+    """Read a mapping with some keys from a YAML, TOML or JSON file that a run keeps, or raise an InputError."""
+    plain = read_plain(path)
+    lacking = [name for name in needed if name not in plain] if isinstance(plain, dict) else ["mapping"]
+    if lacking:
+        raise InputError(f"{path}: holds no {lacking[0]}; copy it again from where it is whole, or repeat the run")
+    return plain
 
 
 def to_yaml(config: Any) -> str:

@@ -63,7 +63,7 @@ def _npz(path: Path) -> dict[str, Tensor]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: torch.from_numpy(np.asarray(file[name])) for name in file.files}
-    except (OSError, ValueError, TypeError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, TypeError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: cannot be read ({error}); expected arrays of numbers by name") from None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from neurodyn.core import artifacts
-from neurodyn.core.config import read_config, read_plain
+from neurodyn.core.config import read_config, read_plain, read_record
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.progress import Progress
 from neurodyn.core.provenance import package_versions
@@ -244,7 +244,7 @@ def longest_forecast(run: str) -> int | None:
     if not path.is_file():
         return None
     try:
-        settings = read_plain(path)["settings"]
+        settings = read_record(path, "settings")["settings"]
         known = [phase.get("forecast", 0) for phase in settings.get("phases", ())]
         return int(max([*known, settings.get("validation_frames", 0)])) or None
     except (AttributeError, KeyError, TypeError, ValueError):  # another kind of run, or one edited by hand

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from neurodyn.core import artifacts
 from neurodyn.core.activations import ACTIVATIONS
-from neurodyn.core.config import Config, from_dict, read_plain, to_dict
+from neurodyn.core.config import Config, from_dict, read_record, to_dict
 from neurodyn.core.errors import InputError, MismatchError, choices
 from neurodyn.core.glossary import explain
 from neurodyn.learn.loop import has_state
@@ -387,7 +387,7 @@ def load_critic(folder: str, task: Task) -> Callable[[Tensor], Tensor]:
     require_task(config, task, folder)
     if not has_state(path):
         raise InputError(f"{folder}: holds no critic; valid: the folder of a `neurodyn policy train`, with its state/")
-    settings = read_plain(path / "config.yaml")["settings"]
+    settings = read_record(path / "config.yaml", "settings")["settings"]
     if config.network.remembers or settings.get("randomise") or CRITIC in task.groups:
         raise InputError(
             f"{folder}: its critic sees more than an observation; valid: a policy of one robot, no history"

@@ -12,7 +12,7 @@ from neurodyn.core.artifacts import (
     resolve_policy,
     resolve_run,
 )
-from neurodyn.core.config import Config, from_dict, read_config, read_plain
+from neurodyn.core.config import Config, from_dict, read_config, read_plain, read_record
 from neurodyn.core.errors import InputError, choices, describe_os_error, notice, unknown
 from neurodyn.core.registry import Registry
 from neurodyn.robots.assets import asset_path, is_installed, missing_asset
@@ -148,7 +148,7 @@ def list_policies() -> list[ListedPolicy]:
     """Return all shipped policies."""
     policies = []
     for name in (f"{PRETRAINED_POLICY}{name}" for name in pretrained_policy_names()):
-        record = read_plain(resolve_policy(name) / "config.yaml")
+        record = read_record(resolve_policy(name) / "config.yaml")
         where = record["dynamics"]
         caveat = _caveat_of(where) if where.startswith(PRETRAINED) else ""
         policies.append(ListedPolicy(name=name, task=record["task"], dynamics=where, caveat=caveat))

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core import artifacts
-from neurodyn.core.config import read_plain
+from neurodyn.core.config import read_record
 from neurodyn.core.description.parameter import CONFIDENCE, Bounds, select_parameters
 from neurodyn.core.description.randomisation import (
     RandomisedQuantity,
@@ -219,7 +219,9 @@ def read_posterior(run: Path, count: int = SAMPLES) -> tuple[tuple[str, ...], Te
             f"{run}: holds no posterior ({POSTERIOR} or identification.json); valid: a run of `neurodyn adapt` or "
             "`neurodyn identify`, or NAME=LOWER:UPPER"
         )
-    identified = [one for one in read_plain(run / "identification.json")["parameters"] if one.get("interval")]
+    identified = [
+        one for one in read_record(run / "identification.json", "parameters")["parameters"] if one.get("interval")
+    ]
     if not identified:
         raise InputError(
             f"{run}: none of its quantities has an interval, because its logs do not determine them; valid: another run"

@@ -118,13 +118,13 @@ def print_policy(result: "PolicyEvaluation") -> None:
 
 def print_promise(policy: Path, kept: int, updates: int) -> None:
     """Print what a training promises of its kept policy, by its judges, and commanded and achieved values."""
-    from neurodyn.core.config import read_plain
+    from neurodyn.core.config import read_record
     from neurodyn.core.description.randomisation import is_run
     from neurodyn.learn.metrics import read_metrics
     from neurodyn.policy.trust.judges import read_promise
     from neurodyn.policy.trust.judging import kept_commands
 
-    drawn = read_plain(policy / "config.yaml")["settings"].get("randomise", ())
+    drawn = read_record(policy / "config.yaml", "settings")["settings"].get("randomise", ())
     runs = [text for text in drawn if is_run(text)]
     over = f"; trained over the posterior of {runs[0]} (--one-robot: in the identified robot alone)" if runs else ""
     print(f"The kept policy is of update {kept} of {updates}{over}.")

@@ -19,7 +19,7 @@ from neurodyn.control.returns import EpisodeOutcomes, EpisodeTally, Returns, ret
 from neurodyn.control.starts import Starts, task_ground
 from neurodyn.core import artifacts
 from neurodyn.core.artifacts import PRETRAINED, PRETRAINED_POLICY, resolve_policy
-from neurodyn.core.config import Record, read_plain
+from neurodyn.core.config import Record, read_record
 from neurodyn.core.description.randomisation import RandomisedQuantity
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
@@ -336,7 +336,7 @@ def default_dynamics(folders: Sequence[str]) -> tuple[str, ...]:
     names = [ANALYTIC]
     for folder in folders:
         path = resolve_policy(folder) / "config.yaml"
-        training_dynamics = read_plain(path)["dynamics"] if path.is_file() else ANALYTIC
+        training_dynamics = read_record(path, "dynamics")["dynamics"] if path.is_file() else ANALYTIC
         if not folder.startswith(PRETRAINED_POLICY) or training_dynamics.startswith(PRETRAINED):
             names.append(training_dynamics)
     return tuple(names)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.core import artifacts
-from neurodyn.core.config import read_plain
+from neurodyn.core.config import read_record
 from neurodyn.core.errors import InputError
 from neurodyn.core.requests import accepts_request
 from neurodyn.learn.learner import OptimiserStep
@@ -193,7 +193,7 @@ def open_distillation(request: DistillPolicyRequest) -> PolicyTrainingJob:
     _require_teacher(config.network, str(request.teacher), adapt=request.adapt)
     if request.adapt and request.recurrent:
         raise InputError("--adapt learns from a history; valid: without --recurrent")
-    record = read_plain(teacher / "config.yaml") if (teacher / "config.yaml").is_file() else {}
+    record = read_record(teacher / "config.yaml") if (teacher / "config.yaml").is_file() else {}
     task = task_of(config, request.task, str(request.teacher), drawn=True)
     dynamics, known = request.dynamics or record.get("dynamics"), record.get("settings", {})
     if dynamics is None:

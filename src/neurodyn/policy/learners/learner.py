@@ -23,7 +23,7 @@ from neurodyn.control.resolve import ResolvedDynamics, is_declared
 from neurodyn.control.returns import EpisodeOutcomes, Episodes
 from neurodyn.control.task_frames import require_fit
 from neurodyn.core import artifacts
-from neurodyn.core.config import read_plain
+from neurodyn.core.config import read_record
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Finding, of_returns
@@ -445,7 +445,7 @@ def brings_critic(folder: Path, settings: TrainingSettings) -> bool:
     """Return whether a policy's training left a critic with the same discount, reward scale and quantities seen."""
     if not has_state(folder):
         return False
-    record = read_plain(folder / "config.yaml")
+    record = read_record(folder / "config.yaml")
     if record.get("algorithm") == "distillation":
         return False
     theirs = record["settings"]

@@ -12,7 +12,7 @@ import torch
 from msgspec import UNSET
 
 from neurodyn.control.resolve import open_dynamics, open_reference
-from neurodyn.core.config import read_plain, with_changes
+from neurodyn.core.config import read_record, with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import accepts_request
@@ -85,7 +85,7 @@ def _algorithm_of(request: TrainPolicyRequest, task: Task, dynamics: Dynamics) -
         return request.algorithm
     record = request.out / "config.yaml"
     if request.resume and record.is_file():
-        return read_plain(record).get("algorithm") or DEFAULT_ALGORITHM
+        return read_record(record).get("algorithm") or DEFAULT_ALGORITHM
     kinds = [one.settings for one in ALGORITHMS.values() if not one.settings.infers]
     fitting = [] if request.settings is None else fitting_kinds(Path(request.settings), kinds)
     if len(fitting) == 1:
@@ -98,7 +98,7 @@ def _algorithm_of(request: TrainPolicyRequest, task: Task, dynamics: Dynamics) -
 def _saw_state(out: Path) -> bool:
     """Return whether a training began before policies could see sensors."""
     record = out / "config.yaml"
-    return record.is_file() and "observe" not in read_plain(record).get("settings", {})
+    return record.is_file() and "observe" not in read_record(record).get("settings", {})
 
 
 @accepts_request(PolicyTrainingJob)
