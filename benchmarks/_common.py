@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared code of the benchmarks: one thread, CPU time, medians of interleaved rounds, and the result format."""
+"""Shared code of the benchmarks: one thread, CPU time, medians of interleaved rounds, kept rows, and results."""
 
 import argparse
 import ctypes
@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
@@ -106,6 +106,44 @@ def result_parser(description: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="file for the result")
     return parser
+
+
+def board_parser(description: str | None, names: Sequence[str], data: Path, keep: Path) -> argparse.ArgumentParser:
+    """Return a parser of the arguments of a table whose rows are measured once and kept; see `kept_rows`."""
+    parser = result_parser(description)
+    parser.add_argument("--only", nargs="+", default=list(names), choices=names, metavar="NAME")
+    parser.add_argument("--data", type=Path, default=data, help="folder of the logs")
+    parser.add_argument("--keep", type=Path, default=keep, help="folder of logs, runs and rows")
+    parser.add_argument("--again", action="store_true", help="measure the rows again; trained models are kept")
+    parser.add_argument("--page", type=Path, help="write the table there")
+    return parser
+
+
+def kept_rows(
+    asked: argparse.Namespace,
+    file: str,
+    measure: Callable[[str], dict | None],
+    summary: Callable[[dict], str] = str,
+) -> dict[str, dict]:
+    """Return the rows of a table, measuring those that are not kept.
+
+    Args:
+        asked: Arguments of a `board_parser`.
+        file: File of a row in its folder within `asked.keep`.
+        measure: Measures a row by name; None if that cannot be done.
+        summary: A row in a line, to print.
+    """
+    from neurodyn.core import read_json, write_json
+
+    rows: dict[str, dict] = {}
+    for name in asked.only:
+        kept = asked.keep / name / file
+        if (asked.again or not kept.is_file()) and (row := measure(name)) is not None:
+            write_json(kept, row)
+        if kept.is_file():
+            rows[name] = read_json(kept)
+            print(name, summary(rows[name]), flush=True)
+    return rows
 
 
 def write_result(path: Path | None, name: str, figures: dict[str, float], ratios: dict[str, float]) -> None:

@@ -23,9 +23,9 @@ import numpy as np
 import torch
 
 from _board_page import write_page
-from _common import commit, require, result_parser, single_thread, write_result
+from _common import board_parser, commit, kept_rows, require, single_thread, write_result
 from _whole_walks import whole_walks
-from neurodyn.core import InputError, read_json, write_json
+from neurodyn.core import InputError, read_json
 from neurodyn.data import Split, Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.batch import Trajectory
@@ -151,27 +151,21 @@ ROWS = {
 
 def main() -> None:
     """Measure rows that are not kept, and write the table."""
-    parser = result_parser(__doc__)
-    parser.add_argument("--only", nargs="+", default=list(ROWS), choices=list(ROWS), metavar="NAME")
-    parser.add_argument("--data", type=Path, default=SHARED, help="folder of the logs")
-    parser.add_argument("--keep", type=Path, default=Path("board"), help="folder of logs, runs and rows")
+    parser = board_parser(__doc__, list(ROWS), SHARED, Path("board"))
     parser.add_argument("--gru", action="store_true", help=f"train a GRU of {GRU_MINUTES:g} CPU min where none is kept")
-    parser.add_argument("--again", action="store_true", help="measure the rows again; GRUs are kept")
     parser.add_argument("--collect", action="store_true", help="read the rows that are kept, measure none")
-    parser.add_argument("--page", type=Path, help="write the table there")
     asked = parser.parse_args()
     single_thread()
-    rows: dict[str, dict] = {}
-    for name in asked.only:
-        kept = asked.keep / name / "row.json"
-        if not (asked.collect or (kept.is_file() and not asked.again)):
-            if not (asked.data / ROWS[name].file).is_file():
-                print(f"{name}: skipped, {asked.data / ROWS[name].file} is absent", flush=True)
-                continue
-            write_json(kept, measured(name, asked.data, asked.keep / name, asked.gru))
-        if kept.is_file():
-            rows[name] = read_json(kept)
-            print(name, summary(rows[name]), flush=True)
+
+    def measure(name: str) -> dict | None:
+        if asked.collect:
+            return None
+        if not (asked.data / ROWS[name].file).is_file():
+            print(f"{name}: skipped, {asked.data / ROWS[name].file} is absent", flush=True)
+            return None
+        return measured(name, asked.data, asked.keep / name, asked.gru)
+
+    rows = kept_rows(asked, "row.json", measure, summary)
     if asked.page is not None:
         write_page(asked.page, {name: (row.title, row.held_out) for name, row in ROWS.items()}, rows, asked.keep)
     figures = {

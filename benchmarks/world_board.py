@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from _board_page import cell, read_table, what
-from _common import commit, require, result_parser, single_thread, write_result
+from _common import board_parser, commit, kept_rows, require, single_thread, write_result
 from board import ROBOTS, ROWS, SHARED, STARTS, command, prepared
-from neurodyn.core import read_json, write_json
 from neurodyn.data import Split, Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics import State, Trajectory, WorldModel
@@ -48,22 +47,11 @@ BEGIN, END = "<!-- world models: written by benchmarks/world_board.py -->", "<!-
 
 def main() -> None:
     """Measure rows that are not kept, and write the table."""
-    parser = result_parser(__doc__)
-    parser.add_argument("--only", nargs="+", default=list(NAMES), choices=NAMES, metavar="NAME")
-    parser.add_argument("--data", type=Path, default=SHARED, help="folder of the logs")
-    parser.add_argument("--keep", type=Path, default=Path("world-board"), help="folder of logs, runs and rows")
+    parser = board_parser(__doc__, NAMES, SHARED, Path("world-board"))
     parser.add_argument("--minutes", type=float, default=1.5, help="CPU time of a training")
-    parser.add_argument("--again", action="store_true", help="measure rows again; trained models are kept")
-    parser.add_argument("--page", type=Path, help="write the table there")
     asked = parser.parse_args()
     single_thread()
-    rows: dict[str, dict] = {}
-    for name in asked.only:
-        kept = asked.keep / name / "world.json"
-        if asked.again or not kept.is_file():
-            write_json(kept, measured(name, asked.data, asked.keep / name, asked.minutes))
-        rows[name] = read_json(kept)
-        print(name, rows[name], flush=True)
+    rows = kept_rows(asked, "world.json", lambda name: measured(name, asked.data, asked.keep / name, asked.minutes))
     if asked.page is not None:
         write_page(asked.page, rows)
     figures = {
