@@ -49,15 +49,15 @@ def improved(real: str, folder: Path, seed: int, options: argparse.Namespace) ->
     folder.mkdir(parents=True, exist_ok=True)
     log, model, better = folder / "log.h5", folder / "identified", folder / "policy"
     command(
-        f"policy log {POLICY} --dynamics {real} --transitions {options.transitions} --worlds 24 --noise 1 "
-        f"--position-noise 0.002 --velocity-noise 0.02 --seed {seed} --out {log}"
+        f"policy log {POLICY} --dynamics {real} --transitions {options.transitions} --worlds {options.worlds} "
+        f"--noise 1 --position-noise 0.002 --velocity-noise 0.02 --seed {seed} --out {log}"
     )
     begin = spent()
     command(f"identify cartpole --data {log} --parameters {' '.join(FREE)} --seed {seed} --threads 1 --out {model}")
     between = spent()
     command(
-        f"policy train cartpole-swingup --algorithm shac --policy {POLICY} --settings {SETTINGS} --dynamics {model} "
-        f"--iterations {options.iterations} --reference none --seed {seed} --out {better}"
+        f"policy train cartpole-swingup --algorithm shac --policy {POLICY} --settings {options.settings} "
+        f"--dynamics {model} --iterations {options.iterations} --reference none --seed {seed} --out {better}"
     )
     end = spent()
     found = played(str(better), [str(model), real], folder / "after.json", options.episodes)
@@ -73,7 +73,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("logs-to-policy"), help="folder of logs, models and policies")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--transitions", type=int, default=6000, help="of a log, 1/60 s each")
+    parser.add_argument("--worlds", type=int, default=24, help="of a log, each with whole episodes")
     parser.add_argument("--iterations", type=int, default=600, help="updates of a training")
+    parser.add_argument("--settings", type=Path, default=SETTINGS, help="of the training")
     parser.add_argument("--episodes", type=int, default=256, help="of an evaluation")
     parser.add_argument("--json", type=Path, help="file for the figures")
     options = parser.parse_args()

@@ -6,7 +6,9 @@ import os
 import random
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import numpy as np
@@ -22,7 +24,9 @@ from neurodyn.learn.neural import settings as neural_settings
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import train
 from neurodyn.nets.networks import NetConfig
+from neurodyn.report import recording
 from neurodyn.robots import Robot, load
+from neurodyn.sim import pictures
 from tests import plant
 
 THREADS = int(os.environ.get("NEURODYN_TEST_THREADS", "1"))
@@ -48,8 +52,9 @@ hypothesis.settings.load_profile("repeatable")
 
 LONGEST = (
     "test_examples.py", "test_campaign.py", "test_pretrained.py", "test_notebooks.py",
+    "identify/test_adapt.py", "identify/test_unmeasured.py", "identify/test_go2.py", "identify/test_elastic_links.py",
     "policy/online_learning/test_loop.py", "cluster/test_sweep.py", "cluster/test_workers.py",
-    "evaluate/test_checks.py", "learn/neural/test_train.py",
+    "evaluate/test_checks.py", "learn/neural/test_train.py", "test_own_examples.py",
     "test_cuda_compiles.py", "test_readme.py", "dynamics/test_artifact_export.py", "test_shapes.py",
     "learn/test_ranks.py", "cli/test_demo.py", "cli/test_ranks.py", "cli/test_verbs.py", "learn/test_reproduction.py",
     "dynamics/hybrid/test_declared.py", "learn/neural/test_members.py", "cli/test_go2_air.py", "cli/test_refusals.py",
@@ -109,6 +114,36 @@ def brief_presets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         (folder / path.name).write_text(yaml.safe_dump(content))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neural_settings, "_GENERAL", folder)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def brief_films() -> Iterator[None]:
+    """Films of pages have 4 pictures a second; tests/report/test_recording.py makes whole ones."""
+    shoot = pictures._Studio.shoot
+
+    def optimised(*given: Any) -> np.ndarray:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(wp.config, "optimization_level", None)  # a picture takes seconds without
+            return shoot(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recording, "pictures", partial(recording.pictures, rate=4.0))
+        patch.setattr(pictures._Studio, "shoot", optimised)
+        yield
+
+
+FEW_FRAMES = ("multibody", "identify")
+"""Rooms whose tests compile programs for longer than they run them: without optimisation, that takes half the time."""
+MANY_FRAMES = tuple(f"identify/test_{name}" for name in ("adapt", "agreement", "basin_hopping", "unmeasured"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def optimisation(request: pytest.FixtureRequest) -> Iterator[None]:
+    place = request.path.relative_to(Path(__file__).parent).as_posix()
+    brief = place.startswith(FEW_FRAMES) and not place.startswith(MANY_FRAMES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wp.config, "optimization_level", 0 if brief else None)
         yield
 
 

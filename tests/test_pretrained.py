@@ -162,7 +162,7 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
         robot = robots.load(model.spec.robot)
         whole = isinstance(model, NeuralDynamics) and model.encoding.base_is_whole
         # Beside its own simulator few roll-outs rule the mean, of 96 as of 32.
-        count, tolerance = (32, 30.0) if whole else (96, 2.5)
+        count, tolerance = (32, 30.0) if whole else (24, 4.0)
         found = beside_simulator(
             model, robot, horizon=shown.horizon, rollouts=count, seed=91, driven=False, references=0
         )
@@ -174,12 +174,12 @@ def test_the_errors_that_are_shown_are_those_of_the_model(name):
 @pytest.mark.parametrize(
     ("name", "least", "episodes"),
     [
-        ("cartpole", 1150.0, 64),
-        ("ant-run", 2600.0, 24),
-        ("ant-spin", 2600.0, 24),
-        ("ant-run-analytic", 2700.0, 24),
-        ("anymal-forward", 1330.0, 8),
-        ("anymal-forward-analytic", 1330.0, 8),
+        ("cartpole", 1150.0, 32),
+        ("ant-run", 2600.0, 8),
+        ("ant-spin", 2600.0, 8),
+        ("ant-run-analytic", 2700.0, 8),
+        ("anymal-forward", 1330.0, 4),
+        ("anymal-forward-analytic", 1330.0, 4),
     ],
 )
 def test_a_shipped_policy_returns_what_the_page_says(name, least, episodes):
