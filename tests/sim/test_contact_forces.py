@@ -65,6 +65,6 @@ def test_no_forces_without_ground() -> None:
 
 
 def test_a_pattern_without_shapes_is_refused() -> None:
-    robot = msgspec.structs.replace(load("anymal-c"), contacts={"TAIL": ("tail_*",)})
+    robot = msgspec.structs.replace(load("anymal-c"), legs=None, contacts={"TAIL": ("tail_*",)})
     with pytest.raises(InputError, match=r"TAIL.*matches no collision shape; valid.*shape_21"):
         ReferenceSimulator(robot, 1, scene=robot.named_ground(), capture=False)
