@@ -41,6 +41,8 @@ STANDING, STILL = 0.1, 0.05
 """Share of commands to stand, and size below which a command is one."""
 FALLEN = -0.5
 """The z component of gravity in base axes above which the robot has fallen."""
+ITERATIONS = 100, 50
+"""Least iterations of the solver and of its line search on a terrain."""
 START, BESIDE = 8.0, 0.4
 """Largest distance of starts from the middle of a terrain along x and y, and from a robot to ground below it [m]."""
 terrain_heights_of = lru_cache(terrain_heights)
@@ -75,11 +77,13 @@ class Walk:
     cpu: float
 
 
-def asset_model(task: Velocity, scene: Scene) -> mujoco.MjModel:
+def asset_model(task: Velocity, scene: Scene, *, own: bool = False) -> mujoco.MjModel:
     """Return the model of the robot's own asset.
 
     An MJCF keeps its actuators, options and floor, which takes the shape of the scene's ground; meshes that are only
-    seen are left out. A URDF, which has none of them, gets those of the robot's declaration.
+    seen are left out. Its solver has at least MuJoCo's default iterations on a terrain, unless it keeps its `own`:
+    playground's single one does not converge where a foot has several contacts. A URDF, which has none of them, gets
+    those of the robot's declaration.
     """
     path = asset_path(load(task.robot)).resolve()
     if path.suffix != ".xml":
@@ -94,6 +98,9 @@ def asset_model(task: Velocity, scene: Scene) -> mujoco.MjModel:
     if len(floors) != 1 or len(scene.shapes) != 1:
         raise SystemExit(f"{path.name}: {len(floors)} floors for {len(scene.shapes)} shapes; valid: one of each")
     _shape_floor(spec, floors[0], scene.shapes[0])
+    if isinstance(scene.shapes[0], Terrain) and not own:
+        spec.option.iterations = max(spec.option.iterations, ITERATIONS[0])
+        spec.option.ls_iterations = max(spec.option.ls_iterations, ITERATIONS[1])
     return spec.compile()
 
 
@@ -231,16 +238,18 @@ def heading_of(quaternion: np.ndarray) -> float:
 
 def judged(policy: str, *, episodes: int, seconds: float, push: float = 0.5, noise: float = 1.0, seed: int = 7,
            fastest: tuple[float, float, float] = (1.0, 0.5, 1.0), robot: str | None = None,
-           model: mujoco.MjModel | None = None, ground: str | None = None) -> Walk:  # fmt: skip
+           model: mujoco.MjModel | None = None, ground: str | None = None,
+           own_iterations: bool = False) -> Walk:  # fmt: skip
     """Play a policy in plain MuJoCo and return its figures.
 
-    `robot` and `ground` if not its own; `model` of a stand-in, which brings its ground.
+    `robot` and `ground` if not its own; `model` of a stand-in, which brings its ground; `own_iterations`: see `own` of
+    `asset_model`.
     """
     begin = time.process_time()
     config, network = load_policy(policy)
     task = Velocity(robot or config.robot)
     scene = scenario(task.declaration(), ground, words=()).scene or Scene()
-    model, rng = model or asset_model(task, scene), np.random.default_rng(seed)
+    model, rng = model or asset_model(task, scene, own=own_iterations), np.random.default_rng(seed)
     bodies, act = Bodies(model, task, episodes, noise, rng, scene), acting(network)
     actions, alive = np.zeros((episodes, len(task.actions))), np.ones(episodes, bool)
     frames, period, pushed = (round(x / bodies.dt) for x in (seconds, PERIOD, PUSHED))
@@ -330,6 +339,7 @@ def main() -> None:
     parser.add_argument("--robot", help="the policies' robot, if it has moved")
     parser.add_argument("--stand-in", help="FILE.py:CLASS of a robot in MuJoCo in place of the asset")
     parser.add_argument("--ground", help="one of the robot's grounds, or a file with one plane or terrain")
+    parser.add_argument("--own-iterations", action="store_true", help="those of the asset's solver on a terrain, too")
     args = parser.parse_args()
     single_thread()
     print(HEAD)
@@ -341,7 +351,8 @@ def main() -> None:
     walks: dict[str, Mapping[str, float]] = {}
     for policy in args.policies:
         walk = judged(policy, episodes=args.episodes, seconds=args.seconds, push=args.push, noise=args.noise,
-                      fastest=tuple(args.fastest), robot=args.robot, model=model, ground=args.ground)  # fmt: skip
+                      fastest=tuple(args.fastest), robot=args.robot, model=model, ground=args.ground,
+                      own_iterations=args.own_iterations)  # fmt: skip
         print(row(policy, walk), flush=True)
         walks[policy] = asdict(walk)
     if args.json:
