@@ -133,9 +133,12 @@ def brief_films() -> Iterator[None]:
         yield
 
 
-FEW_FRAMES = ("multibody", "identify")
+FEW_FRAMES = ("multibody", "identify", "dynamics/hybrid")
 """Rooms whose tests compile programs for longer than they run them: without optimisation, that takes half the time."""
-MANY_FRAMES = tuple(f"identify/test_{name}" for name in ("adapt", "agreement", "basin_hopping", "unmeasured"))
+MANY_FRAMES = (
+    *(f"identify/test_{name}" for name in ("adapt", "agreement", "basin_hopping", "unmeasured")),
+    "dynamics/hybrid/test_declared",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
