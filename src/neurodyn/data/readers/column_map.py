@@ -352,8 +352,11 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         """Column of each control; empty if controls are position differences."""
         if isinstance(self.control, str):
             return {}
+        given = {name: one for name, one in self.control.items() if not isinstance(one, str)}
+        if not self.found or not self.positions:
+            return given
         nothing = msgspec.structs.replace(next(iter(self.positions.values())), unit="", scale=0.0)  # until it is found
-        return {name: nothing if isinstance(one, str) else one for name, one in self.control.items()}
+        return {name: given.get(name, nothing) for name in self.control}
 
     @property
     def found(self) -> tuple[str, ...]:
