@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import numpy as np
@@ -26,7 +25,6 @@ from neurodyn.learn.neural.train import train
 from neurodyn.nets.networks import NetConfig
 from neurodyn.report import recording
 from neurodyn.robots import Robot, load
-from neurodyn.sim import pictures
 from tests import plant
 
 THREADS = int(os.environ.get("NEURODYN_TEST_THREADS", "1"))
@@ -120,33 +118,8 @@ def brief_presets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def brief_films() -> Iterator[None]:
     """Films of pages have 4 pictures a second; tests/report/test_recording.py makes whole ones."""
-    shoot = pictures._Studio.shoot
-
-    def optimised(*given: Any) -> np.ndarray:
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(wp.config, "optimization_level", None)  # a picture takes seconds without
-            return shoot(*given)
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recording, "pictures", partial(recording.pictures, rate=4.0))
-        patch.setattr(pictures._Studio, "shoot", optimised)
-        yield
-
-
-FEW_FRAMES = ("multibody", "identify", "dynamics/hybrid")
-"""Rooms whose tests compile programs for longer than they run them: without optimisation, that takes half the time."""
-MANY_FRAMES = (
-    *(f"identify/test_{name}" for name in ("adapt", "agreement", "basin_hopping", "unmeasured")),
-    "dynamics/hybrid/test_declared",
-)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def optimisation(request: pytest.FixtureRequest) -> Iterator[None]:
-    place = request.path.relative_to(Path(__file__).parent).as_posix()
-    brief = place.startswith(FEW_FRAMES) and not place.startswith(MANY_FRAMES)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(wp.config, "optimization_level", 0 if brief else None)
         yield
 
 

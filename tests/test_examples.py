@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import warp as wp
 import yaml
 
 from neurodyn.cli.main import run
@@ -37,8 +36,6 @@ ARGUMENTS = {
     **{f"trainers/{name}_ppo.py": ["--worlds", "16", "--updates", "8"] for name in ("cleanrl", "rsl_rl", "sb3")},
     "soft_tail/soft_tail.py": ["--runs", "5", "--seconds", "6", "--minutes", "0.004"],
 }  # fmt: skip
-MANY_FRAMES = {"logs_to_policy.py", "real_pendulum.py"}
-"""Of these, kernels run for longer than they take to compile."""
 NEEDS = {
     "logs_to_policy.py": "rsl_rl", "trainers/rsl_rl_ppo.py": "rsl_rl", "trainers/sb3_ppo.py": "stable_baselines3",
     "go1_minutes.py": "mujoco_playground", "g1_scene.py": "mjlab",
@@ -59,7 +56,6 @@ def test_example_runs(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     """In this process, which has imported all that takes seconds to import."""
     if script in NEEDS:
         pytest.importorskip(NEEDS[script])
-    monkeypatch.setattr(wp.config, "optimization_level", None if script in MANY_FRAMES else 0)
     if script == "logs_to_policy.py":
         monkeypatch.setattr(subprocess, "run", run_here)
         settings = yaml.safe_load((EXAMPLES / "logs_to_policy.yaml").read_text())
