@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models beside an evaluated one: runs, and references that are fitted to the training episodes of its logs."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,12 +73,12 @@ def fit_mujoco(robot: Robot, store: Store, training: Store) -> SysidModel:
     del store
     import_sysid()
     peer = mujoco_peer(robot, targets=training.header.spec.control_kind == "target")
-    past = -(-LONGEST_DELAY // robot.dt)
-    longest = int(training.lengths[training.split == Split.TRAIN].max())
-    frames = max(1, min(round(_SECONDS / robot.dt), longest - int(past)))
-    starts, _ = log_starts(training, Split.TRAIN, int(past), frames, _SEGMENTS)
+    past = math.ceil(LONGEST_DELAY / robot.dt)
+    longest = int(training.lengths[episodes_of(training, Split.TRAIN)].max())
+    frames = max(1, min(round(_SECONDS / robot.dt), longest - past))
+    starts, _ = log_starts(training, Split.TRAIN, past, frames, _SEGMENTS)
     fitted, values = peer.identified(_segments(starts), ("*",))
-    return SysidModel(fitted, robot, int(past), values)
+    return SysidModel(fitted, robot, past, values)
 
 
 def _segments(windows: Windows) -> LogSegments:
@@ -109,9 +110,11 @@ def open_rivals(
         InputError: A name is neither, or the training episodes of the run are not there for a reference.
     """
     rivals: dict[str, Rival] = {}
+    references = [name for name in names if name in REFERENCES]
+    fitted_to = _with_training(training(), references[0]) if references else store
     for name in tracked(names, "models beside it"):
         if name in REFERENCES:
-            rivals[name] = REFERENCES[name](robot, store, _with_training(training(), name))
+            rivals[name] = REFERENCES[name](robot, store, fitted_to)
             continue
         try:
             rivals[name] = RivalModel((loaded := load(name))[0], robot, loaded[1])

@@ -365,7 +365,7 @@ class _Conversion:
     def add(self, piece: RawRun) -> None:
         self.pieces += 1
         if self.alignment is not None:
-            self._write(piece)
+            self._write(self._with_found(piece))
             return
         self._held.append(piece)
         self._size += piece.nbytes
@@ -382,12 +382,14 @@ class _Conversion:
 
     def _measure(self) -> None:
         columns = self._columns
-        # Test data must not influence the alignment if there are other data.
-        measured = [piece for piece in self._held if piece.split != Split.TEST] or self._held
+        # Test data must not influence what is measured if there are other data.
+        chosen = [k for k, piece in enumerate(self._held) if piece.split != Split.TEST] or range(len(self._held))
         if columns.found:
             assert self.declared.places is not None
-            self._held_points = HeldPoints.fit(self.declared.places, ((one.time, one.q) for one in measured))
-        measured = [self._with_found(piece) for piece in measured]
+            known = ((self._held[k].time, self._held[k].q) for k in chosen)
+            self._held_points = HeldPoints.fit(self.declared.places, known)
+            self._held = [self._with_found(piece) for piece in self._held]
+        measured = [self._held[k] for k in chosen]
         self.velocity_delay = velocity_delay(measured)
         if self.velocity_delay:
             measured = [self._on_time(piece) for piece in measured]
@@ -443,7 +445,6 @@ class _Conversion:
         averaged, past = self._columns.velocity == "averaged", self._columns.velocity == "past"
         assert self.alignment is not None
         delay = self.alignment.chosen
-        piece = self._with_found(piece)
         frames = resample(self._on_time(piece), self._spec, delay=delay, averaged=averaged, past=past, parts=self.parts)
         if frames is None:
             self.dropped += 1

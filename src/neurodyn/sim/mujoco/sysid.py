@@ -163,9 +163,9 @@ def late(commands: np.ndarray, steps: float) -> np.ndarray:
     return commands[..., first, :] * (1.0 - share) + commands[..., np.minimum(first + 1, count - 1), :] * share
 
 
-def with_inertias(spec: Any) -> Any:
-    """Return a model whose bodies have explicit compiled inertias, so that these can be scaled."""
-    model = spec.compile()
+def with_inertias(spec: Any, model: Any = None) -> Any:
+    """Return a model whose bodies have the inertias of a compiled `model`, by default its own, so that they scale."""
+    model = spec.compile() if model is None else model
     for body in spec.bodies[1:]:
         index = model.body(body.name).id
         body.explicitinertial = True
@@ -265,11 +265,7 @@ def mujoco_peer(robot: Robot, *, targets: bool) -> MujocoPeer:
     spec = read_spec(asset_path(robot), locked=robot.locked, density=robot.density, densities=robot.densities)
     for actuator in list(spec.actuators):
         spec.delete(actuator)
-    for body in spec.bodies[1:]:
-        row = built.body(body.name).id
-        body.explicitinertial, body.fullinertia = True, np.full(6, np.nan)
-        body.mass, body.ipos = built.body_mass[row], built.body_ipos[row]
-        body.inertia, body.iquat = built.body_inertia[row], built.body_iquat[row]
+    with_inertias(spec, built)
     for joint in spec.joints:
         dof = int(built.joint(joint.name).dofadr[0])
         joint.armature, joint.frictionloss = built.dof_armature[dof], built.dof_frictionloss[dof]
