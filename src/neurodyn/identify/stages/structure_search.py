@@ -223,9 +223,10 @@ class StructureSearch:
     def _round_of_springs(self) -> None:
         """Fit what the screening does not tell of, and keep the best; of large fits only where much is unexplained."""
         fitting = self.fitting
-        worst = self._errors().errors.errors[:, -1].nanmean(0)
+        errors = self._errors().errors
+        worst = dict(zip(errors.names, errors.errors[:, -1].nanmean(0).tolist(), strict=True))
         joints = [name for name in fitting.spec.controls if name in fitting.spec.tangent_names]  # rotors are none
-        order = sorted(joints, key=lambda name: -float(worst[fitting.spec.tangent_names.index(name)]))
+        order = sorted(joints, key=lambda name: -worst[name])
         few = joints if len(joints) <= _FEW else order[:1]
         if self._large:
             few = [name for _, name, _ in _unexplained(fitting) if name in joints]
