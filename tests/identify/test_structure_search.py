@@ -13,12 +13,14 @@ from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.writer import StoreWriter
+from neurodyn.dynamics.batch import Trajectory
+from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.structure_choice import best_structure
-from neurodyn.identify.stages.structure_search import StructureSearch, candidates_for, describe
+from neurodyn.identify.stages.structure_search import StructureSearch, by_error, candidates_for, describe
 from neurodyn.identify.unknowns.bodies import BodyTensors, with_ball, with_moment
 from neurodyn.identify.unknowns.delay_trades import delays_traded
 from neurodyn.identify.unknowns.priors import parse_known
@@ -160,3 +162,15 @@ def test_bodies_with_something_added_are_those_of_both():
     far = {e: float(ball.inertia[e] - moment.inertia[e]) for e in INERTIA_ENTRIES}
     assert far["xx"] == pytest.approx(0.5 * (0.1**2))
     assert far["zz"] == pytest.approx(0.5 * (0.3**2 + 0.1**2))
+
+
+def test_joints_of_a_floating_robot_are_ordered_by_their_own_errors():
+    spec = load("ant").spec
+    truth = torch.zeros(2, 4, spec.nq)
+    truth[..., 6] = 1.0
+    predicted = truth.clone()
+    predicted[..., -1], predicted[..., 7] = 0.2, 0.1
+    rates = torch.zeros(2, 4, spec.nv)
+    order = by_error(spec.controls, RolloutErrors(spec, Trajectory(predicted, rates), Trajectory(truth, rates)))
+    assert order[:2] == [spec.q_names[-1], spec.q_names[7]]
+    assert sorted(order) == sorted(spec.controls)

@@ -108,6 +108,12 @@ class Screened:
     most: float = 0.0
 
 
+def by_error(joints: Sequence[str], errors: RolloutErrors) -> list[str]:
+    """Return joints in the order of their mean errors at the end of roll-outs, the largest first."""
+    ends = dict(zip(errors.names, errors.errors[:, -1].nanmean(0).tolist(), strict=True))
+    return sorted(joints, key=lambda name: -ends[name])
+
+
 def describe(candidate: StructureCandidate) -> str:
     """Return a structure in words, such as "a payload on the link of wrist"."""
     return f"{STRUCTURES[candidate.kind].words} {'every joint' if candidate.place == EVERY else candidate.place}"
@@ -223,11 +229,8 @@ class StructureSearch:
     def _round_of_springs(self) -> None:
         """Fit what the screening does not tell of, and keep the best; of large fits only where much is unexplained."""
         fitting = self.fitting
-        errors = self._errors().errors
-        worst = dict(zip(errors.names, errors.errors[:, -1].nanmean(0).tolist(), strict=True))
         joints = [name for name in fitting.spec.controls if name in fitting.spec.tangent_names]  # rotors are none
-        order = sorted(joints, key=lambda name: -worst[name])
-        few = joints if len(joints) <= _FEW else order[:1]
+        few = joints if len(joints) <= _FEW else by_error(joints, self._errors().errors)[:1]
         if self._large:
             few = [name for _, name, _ in _unexplained(fitting) if name in joints]
         self._keep([
