@@ -3,6 +3,7 @@
 
 import math
 from functools import partial
+from pathlib import Path
 
 import msgspec
 import mujoco
@@ -18,7 +19,7 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.identify.motors import with_lag, with_named_motors
 from neurodyn.identify.stages.stage_windows import near_limits
-from neurodyn.identify.unknowns.quantities import free_space, is_coupled, limbs_of
+from neurodyn.identify.unknowns.quantities import LAG, free_space, is_coupled, limbs_of
 from neurodyn.identify.unknowns.search_space import Coordinate, CoordinateSpace
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import load
@@ -215,6 +216,23 @@ def test_the_default_set_names_what_a_worn_robot_has():
     assert {"slider.lower", "slider.upper"} <= set(names)
     assert "hinge.lower" not in names  # it turns for ever
     assert not [name for name in names if name.startswith("payload")]
+
+
+def test_the_lag_of_all_servos_is_one_quantity():
+    """Their firmware is the same, and a lag of each would trade for its damping."""
+    robot = load(Path(__file__).resolve().parents[2] / "examples" / "real_robots" / "so101")
+    late = {name: msgspec.structs.replace(drive, lag=0.01) for name, drive in robot.drives.items()}
+    robot = msgspec.structs.replace(robot, drives=late)
+    mechanism, _, _ = declared_mechanism(robot, None)
+    space = free_space(robot, mechanism, nominal(mechanism, None), ("*",), (), {})
+    lags = tuple(f"actuator.{name}.lag" for name in robot.actuated)
+    assert [name for name in space.names if "lag" in name] == [LAG]
+    lag = space.coordinates[space.names.index(LAG)]
+    assert lag.quantities == lags
+    x = space.nominal.clone()
+    x[space.names.index(LAG)] = lag.of(0.02)
+    values = dict(zip(space.quantities, space.values(x).tolist(), strict=True))
+    assert [values[name] for name in lags] == pytest.approx([0.02] * 6)
 
 
 def test_patterns_say_which_quantities_of_the_set_are_free():
