@@ -114,3 +114,27 @@ def test_joints_that_move_a_heavy_body_alike_differ_by_their_rotors_alone(tmp_pa
     tree, still = Tree(mechanism, mechanism.quantities().__getitem__), [0.0, 0.0]
     found = tree.accelerations(tree.motions(still, still), still, [1.0, -1.0])
     assert (found[0] - found[1]) / 2 == pytest.approx(1 / 0.006, rel=1e-6)
+
+
+SKID = '<body name="skid" pos="0 0 -.1"><geom type="sphere" size=".02"/></body></body>'
+EXCLUDED = '<contact><exclude body1="skid" body2="sled"/></contact>'
+SEEN = '<sensor><framepos objtype="body" objname="skid"/></sensor>'
+FILMED = '<camera name="film" mode="targetbody" target="skid"/></worldbody>'
+
+
+@pytest.mark.parametrize("referring", ["", EXCLUDED, SEEN, FILMED])
+def test_bodies_are_fused_as_in_plain_mujoco(referring: str, tmp_path: Path):
+    text = SLED.format(**GIVEN | {"compiler": 'fusestatic="true"'}).replace("</body>\n</world", f"{SKID}\n</world")
+    end = "</worldbody>" if "camera" in referring else "</mujoco>"
+    text = text.replace(end, referring + end * ("camera" not in referring))
+    (tmp_path / "sled.xml").write_text(text)
+    robot, own = load(declare(tmp_path / "sled.xml", tmp_path / "sled").path.parent), mujoco.MjModel.from_xml_string(text)
+    assert own.nbody == (4 if referring else 3)
+    model = build_model(robot, robot.named_ground("flat")).model
+    assert model.body_invweight0[: own.nbody] == pytest.approx(own.body_invweight0, rel=1e-9)
+
+
+def test_limits_in_degrees_are_declared_to_the_last_digit(tmp_path: Path):
+    robot = declared(tmp_path)
+    own = mujoco.MjModel.from_xml_path(str(tmp_path / "sled.xml"))
+    assert robot.joints[1].lower == pytest.approx(own.jnt_range[1, 0], abs=1e-11)

@@ -180,10 +180,10 @@ def _flow(value: Any) -> str:
 
 
 def joint_entry(joint: AssetJoint) -> dict[str, Any]:
-    """Return a joint as plain data."""
+    """Return a joint as plain data; a limit decides forces of thousands of newtons a metre, so it keeps its digits."""
     entry: dict[str, Any] = {"name": joint.name, "kind": joint.kind}
     if joint.lower is not None and joint.upper is not None:
-        entry |= {"lower": round(joint.lower, 6), "upper": round(joint.upper, 6)}
+        entry |= {"lower": round(joint.lower, 12), "upper": round(joint.upper, 12)}
     elif joint.kind == "revolute":
         entry["continuous"] = True
     return entry

@@ -23,9 +23,13 @@ T = TypeVar("T")
 
 _MISSING = re.compile(r"Error opening file '([^']*)'")
 _FLAT = re.compile(r"mesh '([^']*)' has co\w+ vertices|mesh (?:volume|surface area) is too small: (\S+)")
+_KEPT = "neurodyn kept bodies"
+"""Name of a tuple of bodies that MuJoCo does not fuse."""
 _LEAST_MASS, _LEAST_INERTIA = 1e-6, 1e-9  # [kg, kg m^2]
-_UNPHYSICAL = ("cameras", "lights", "textures", "materials", "skins", "texts", "numerics", "tuples")
+_LOOKS = ("textures", "materials", "skins")
 """Elements without any effect on motion; missing files of theirs do not matter."""
+_UNPHYSICAL = ("cameras", "lights", "texts", "numerics", "tuples")
+"""Elements whose only effect on motion is that `fusestatic` keeps the bodies to which they refer."""
 
 
 def read_spec(
@@ -52,20 +56,42 @@ def read_spec(
     """
     urdf = path.suffix.lower() == ".urdf"
     spec = _read_urdf(path, locked, floating, density) if urdf else _read_mjcf(path, locked, messages)
-    for kind in _UNPHYSICAL:
-        for element in list(getattr(spec, kind)):
-            spec.delete(element)
+    _name_all(spec)
+    _delete(spec, _LOOKS)
     for seen in (*spec.geoms, *spec.sites, *spec.tendons):
         seen.material = ""
+    unfused = _unfused(path, spec)
+    _delete(spec, _UNPHYSICAL)
+    if unfused:
+        spec.add_tuple(
+            name=_KEPT, objtype=[int(import_mujoco().mjtObj.mjOBJ_BODY)] * len(unfused), objname=unfused,
+            objprm=[0.0] * len(unfused),
+        )  # fmt: skip
     for geom in spec.geoms:
         given = choose(geom.name, densities or {})
         if given is not None:
             geom.density, geom.mass = given, float("nan")
     spec.compiler.discardvisual = True
-    _name_all(spec)
     _disable(spec)
     _give_joints(spec)
     return spec
+
+
+def _delete(spec: Any, kinds: Iterable[str]) -> None:
+    for kind in kinds:
+        for element in list(getattr(spec, kind)):
+            spec.delete(element)
+
+
+def _unfused(path: Path, spec: Any) -> list[str]:
+    """Return the bodies that `fusestatic` keeps, mostly because sensors, exclusions and the like refer to them.
+
+    Which body carries a geom matters: contacts are as soft as the body's inverse weight says.
+    """
+    if not spec.compiler.fusestatic:
+        return []
+    model = compile_asset(path, spec.copy())
+    return [model.body(body).name for body in range(1, model.nbody)]
 
 
 def _give_joints(spec: Any) -> None:
