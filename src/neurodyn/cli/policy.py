@@ -193,10 +193,11 @@ def import_(file: Path, /, *, task: str, out: Path, layout: str = "rsl-rl", acti
 
     with ProgressBar(f"reading {file.name}"):
         config = import_policy(file, task, out, layout=layout, activation=activation)
-    widths = "-".join(str(width) for width in config.network.hidden)
+    widths, memory = "-".join(str(width) for width in config.network.hidden), config.network.recurrent
+    remembering = f"a {memory} of {config.network.memory}, " if memory else ""
     print(
-        f"policy for {config.task} with {len(config.observations)} observations, {widths} {activation}, and "
-        f"{len(config.actions)} actions: {out}"
+        f"policy for {config.task} with {len(config.observations)} observations, {remembering}{widths} {activation}, "
+        f"and {len(config.actions)} actions: {out}"
     )
     print(f"next: neurodyn policy evaluate {shell_word(out)} --dynamics analytic")
 

@@ -61,7 +61,7 @@ from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum, select_les
 from neurodyn.multibody.trace.program import TracedProgram
 from neurodyn.multibody.trace.recurrence import ProgramInputs, ProgramSizes
 from neurodyn.multibody.trace.source import live_nodes
-from neurodyn.multibody.vectors import Vector, array
+from neurodyn.multibody.vectors import Vector, array, normalise
 
 CONTACT_MODELS: Registry[ContactModel] = Registry("contact model", force=FORCE_MODEL, impulse=IMPULSE, soft=SOFT)
 """Contact models by name."""
@@ -323,7 +323,7 @@ class Engine:
         q, qd, control = (
             [scope.define(f"{prefix}.{name}", value) for name, value in zip(names, values, strict=True)]
             for prefix, names, values in (
-                ("q", self._spec.q_names, inputs.state[: mechanism.nq]),
+                ("q", self._spec.q_names, self._with_unit_quaternions(inputs.state[: mechanism.nq])),
                 ("qd", self._spec.qd_names, inputs.state[mechanism.nq : mechanism.nq + mechanism.nv]),
                 ("control", self._spec.controls, inputs.control),
             )
@@ -443,6 +443,14 @@ class Engine:
         for name, value in zip(self._coordinates, [*now["q"], *now["qd"]], strict=True):
             if f"innovation.{name}" in seen:
                 scope.define(f"innovation.{name}", value - memory.recall(f"{name} expected", value))
+
+    def _with_unit_quaternions(self, q: Sequence[Scalar]) -> list[Scalar]:
+        """Return positions whose quaternions have unit length, which rounded ones of a state or a log lack."""
+        result = list(q)
+        for place in self._spec.places:
+            if result[place.quaternion]:
+                result[place.quaternion] = normalise(result[place.quaternion])
+        return result
 
     def _positions(self, scope: Scope, readings: list[Any], sign: float = 1.0) -> list[Any]:
         """Convert encoder readings to joint positions; with sign -1, joint positions to readings."""

@@ -128,7 +128,10 @@ def test_bodies_are_fused_as_in_plain_mujoco(referring: str, tmp_path: Path):
     end = "</worldbody>" if "camera" in referring else "</mujoco>"
     text = text.replace(end, referring + end * ("camera" not in referring))
     (tmp_path / "sled.xml").write_text(text)
-    robot, own = load(declare(tmp_path / "sled.xml", tmp_path / "sled").path.parent), mujoco.MjModel.from_xml_string(text)
+    robot, own = (
+        load(declare(tmp_path / "sled.xml", tmp_path / "sled").path.parent),
+        mujoco.MjModel.from_xml_string(text),
+    )
     assert own.nbody == (4 if referring else 3)
     model = build_model(robot, robot.named_ground("flat")).model
     assert model.body_invweight0[: own.nbody] == pytest.approx(own.body_invweight0, rel=1e-9)
