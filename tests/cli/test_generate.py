@@ -1,11 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """`neurodyn generate` writes the file and says in one line what is in it."""
 
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
+import yaml
 
 from neurodyn.cli.data import generate
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
+from neurodyn.robots import ROBOTS
 
 pytest.importorskip("newton", reason="the extra `sim` is not installed")
 
@@ -42,3 +52,26 @@ def test_what_left_plausible_bounds_is_explained(tmp_path, capsys, cartpole):
     out = capsys.readouterr().out
     assert "trajectories end where they leave plausible bounds: qd." in out
     assert "rad/s) in" in out
+
+
+def test_ctrl_c_keeps_what_is_simulated_and_names_the_command_that_goes_on(tmp_path: Path):
+    shutil.copytree(ROBOTS["cartpole"].parent, tmp_path / "cart")
+    declaration = tmp_path / "cart/robot.yaml"
+    plain = yaml.safe_load(declaration.read_text()) | {"simulator": {"solver": "mujoco-c"}}  # nothing to compile
+    declaration.write_text(yaml.safe_dump(plain))
+    command = ["generate", "./cart", "--transitions", "50000000", "--out", "data.h5"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "neurodyn", *command], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    part = tmp_path / "data.h5.part"
+    while not (part.exists() and part.stat().st_size > 2_000_000):
+        time.sleep(0.05)
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1].splitlines()
+    assert process.returncode == 130
+    again = f"neurodyn {shlex.join(command)} --resume"
+    assert said[-1] == f"neurodyn: interrupted; what was finished is kept; `{again}` goes on"
+    assert not (tmp_path / "data.h5").exists()
+    assert part.exists()

@@ -130,12 +130,20 @@ def test_what_a_locale_has_no_characters_for_is_printed_as_a_question_mark():
 @pytest.mark.parametrize(
     ("verb", "said", "expected"),
     [
-        ("generate", "", "interrupted; what was finished is kept; the same command with --resume goes on"),
-        ("train", f"run: interrupted at step 3{RESUME}", "run: interrupted at step 3; the same command with --resume"),
+        (
+            "generate",
+            "",
+            "interrupted; what was finished is kept; `neurodyn generate cartpole --transitions 10 --out 'a b'",
+        ),
+        (
+            "train",
+            f"run: interrupted at step 3{RESUME}",
+            "run: interrupted at step 3; `neurodyn train cartpole --data x",
+        ),
         ("reproduce", f"again: interrupted at step 3{RESUME}", "again: interrupted at step 3\n"),
     ],
 )
-def test_a_verb_that_can_resume_names_the_flag(
+def test_a_verb_that_can_resume_names_the_command(
     verb: str, said: str, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     @functools.wraps(VERBS[verb].call)
@@ -144,8 +152,10 @@ def test_a_verb_that_can_resume_names_the_flag(
 
     monkeypatch.setitem(VERBS._entries, verb, Verb("stopped", stopped))
     arguments = {"generate": ["cartpole", "--transitions", "10"], "train": ["cartpole", "--data", "x.h5"]}
-    assert run([verb, *arguments.get(verb, ["run"]), "--out", "x"]) == 130
-    assert f"neurodyn: {expected}" in capsys.readouterr().err
+    assert run([verb, *arguments.get(verb, ["run"]), "--out", "a b"]) == 130
+    text = capsys.readouterr().err
+    assert f"neurodyn: {expected}" in text
+    assert text.endswith("--out 'a b' --resume` goes on\n") or verb == "reproduce"
 
 
 def test_a_fault_of_ours_is_not_called_bad_input(monkeypatch: pytest.MonkeyPatch):

@@ -8,6 +8,7 @@ import gc
 import inspect
 import io
 import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -238,7 +239,9 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
         try:
             bound()
         except KeyboardInterrupt as stop:
-            raise _stop_error(stop, resumable="resume" in inspect.signature(called).parameters) from None
+            resumable = "resume" in inspect.signature(called).parameters
+            again = shlex.join([*command.split(), *arguments[1:], *["--resume"][: "--resume" not in arguments]])
+            raise _stop_error(stop, again if resumable else "") from None
     return 0
 
 
@@ -251,14 +254,11 @@ def _working(command: str, bound: "functools.partial[Any]") -> contextlib.Abstra
     return ProgressBar(command.partition(" ")[2])
 
 
-def _stop_error(stop: KeyboardInterrupt, *, resumable: bool) -> Interrupted:
-    """Return the exception that ends a stopped verb; its message names --resume only if the verb has it."""
+def _stop_error(stop: KeyboardInterrupt, again: str) -> Interrupted:
+    """Return the exception that ends a stopped verb; its message has the command that resumes it, if there is one."""
     text, code = str(stop) or WORK_IS_KEPT, getattr(stop, "code", 130)  # a training names the signal that stopped it
-    if not resumable:
-        text = text.replace(RESUME, "").replace(WORK_IS_KEPT, UNFINISHED)
-    elif RESUME not in text:
-        text += RESUME
-    return Interrupted(text, code)
+    text = text.replace(RESUME, "")
+    return Interrupted(f"{text}; `{again}` goes on" if again else text.replace(WORK_IS_KEPT, UNFINISHED), code)
 
 
 def _list(verbs: Registry[Verb], command: str) -> None:
