@@ -153,11 +153,16 @@ def check_rest(subject: Subject) -> CheckResult:
         soles = [pattern for foot in robot.legs.feet for pattern in robot.contacts[foot]]
         if all(matching(point.shape, soles) for point in layout.contact_points):
             return no_fault("rest on a ground: its feet alone touch it")
-    by_ground = {where.name or "": _settle(subject, where) for where in _grounds(subject)}
+    by_ground: dict[str, Rest] = {}
+    findings: list[CheckFinding] = []
+    for where in _grounds(subject):
+        by_ground[where.name or ""] = _settle(subject, where)
+        findings = [_depth(by_ground), _jitter(robot, by_ground)]
+        if subject.brief and any(finding.verdict == "fails" for finding in findings):
+            break
     if not by_ground:
         return no_fault("rest on a ground: none is declared")
-    figures = AtRest(grounds=by_ground)
-    return CheckResult(findings=[_depth(by_ground), _jitter(robot, by_ground)], figures=figures)
+    return CheckResult(findings=findings, figures=AtRest(grounds=by_ground))
 
 
 def _grounds(subject: Subject) -> list[Scenario]:

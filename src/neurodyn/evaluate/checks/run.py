@@ -103,7 +103,9 @@ def _run_checks(request: CheckRequest, names: tuple[str, ...], *, until_failure:
             raise InputError(f"{name} is {value}; valid: at least 1")
     robot = request.robot if isinstance(request.robot, Robot) else load(request.robot)
     require_simulated(robot.drives, robot.name)
-    subject = Subject(robot, request.ground, request.worlds, request.frames, request.seed, request.device, request.data)
+    subject = Subject(
+        robot, request.ground, request.worlds, request.frames, request.seed, request.device, request.data, until_failure
+    )
     if request.data is not None:
         open_robot_log(robot, request.data)  # refused before any check
     _ = subject.scenario, subject.built  # refuse a robot that cannot be built before any check

@@ -63,6 +63,7 @@ class Subject:
         seed: Seed of states and torques.
         device: Warp device.
         data: Log of the robot; None for none.
+        brief: Whether the first failure decides, so that a check may end there.
     """
 
     robot: Robot
@@ -72,6 +73,7 @@ class Subject:
     seed: int
     device: str = "cpu"
     data: str | None = None
+    brief: bool = False
     _finer: dict[int, AnalyticDynamics] = field(default_factory=dict)
 
     @property
