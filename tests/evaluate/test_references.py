@@ -16,6 +16,7 @@ from neurodyn.evaluate import evaluate, references
 from neurodyn.evaluate.records import Logged
 from neurodyn.evaluate.rivals import RivalModel
 from neurodyn.report.log import beside_others
+from neurodyn.report.overview import evaluation_sentences
 from neurodyn.robots import Robot, load
 from neurodyn.sim.mujoco.sysid import LogSegments, import_sysid, mujoco_peer
 from tests import plant
@@ -52,6 +53,7 @@ def test_a_run_and_a_network_start_where_the_model_does(trained_run: Path, plant
     assert found.context_frames == 16  # what the network reads before a start
     (table,) = beside_others(found)
     assert table.head[-3:] == [str(trained_run), "gru", "Better"]
+    assert ", of gru " in evaluation_sentences(found)[-1]
 
 
 def test_a_better_model_beside_it_is_a_warning(plant_store):

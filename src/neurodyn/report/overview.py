@@ -23,9 +23,10 @@ from neurodyn.report.numbers import (
     span,
     times,
 )
-from neurodyn.report.page import verdict_box
+from neurodyn.report.page import Table, verdict_box
 
 _MOST_LIMITS = 4
+_OTHER = {"Declared simulator": "the declared simulator (the robot's file)"}
 
 
 def overview_parts_of_page(material: ReportMaterial) -> dict[str, Any]:
@@ -50,14 +51,17 @@ def evaluation_sentences(result: Evaluation) -> list[str]:
     if isinstance(result, Simulated):
         said += [f"{text}." for text in accuracy.horizon_sentences(result)]
     if isinstance(result, (Logged, Tossed)):
-        said += [
-            f"{label}: mean error {model}, of the declared simulator (the robot's file) {other}."
-            for table in log.beside_others(result)
-            for label, model, other, _ in table.rows[-1:]
-        ]
+        said += [_beside(table) for table in log.beside_others(result) if table.rows]
     if _finite(result) < 1:
         said.insert(0, f"Only {share(_finite(result))} of the roll-outs stay finite; the others are left out.")
     return said
+
+
+def _beside(table: Table) -> str:
+    """Return the errors of a model and of others at the last horizon of a table."""
+    label, model, *errors, _ = table.rows[-1]
+    others = (f"of {_OTHER.get(name, name)} {error}" for name, error in zip(table.head[2:-1], errors, strict=True))
+    return f"{label}: mean error {model}, {', '.join(others)}."
 
 
 def in_a_sentence(result: Evaluation) -> str:
