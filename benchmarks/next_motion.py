@@ -202,10 +202,16 @@ def played(kind: str, one: StandIn, out: Path, motion: dict[str, Any], second: P
 
 def narrowed(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """Return the widest interval before, among quantities that are told or were said to be told, and after."""
+    deviations = {one["name"]: one["in_prior"]["deviation"] for one in before["parameters"]}
 
     def widths(figures: dict[str, Any]) -> dict[str, float]:
-        ends = {one["name"]: one["in_prior"]["interval"] for one in figures["parameters"]}
-        return {name: high - low for name, (low, high) in ends.items()}
+        """Return widths of intervals in the first fit's deviations of priors: a log may widen a prior."""
+        found: dict[str, float] = {}
+        for one in figures["parameters"]:
+            scaled, name = one["in_prior"], one["name"]
+            low, high = scaled["interval"]
+            found[name] = (high - low) * scaled["deviation"] / deviations.get(name, scaled["deviation"])
+        return found
 
     said = {one["name"] for one in before["parameters"] if one.get("said", True) and not one.get("bound")}
     told = {name for name in said if widths(before)[name] < _TOLD}

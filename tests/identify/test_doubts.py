@@ -39,6 +39,7 @@ from neurodyn.identify.result import (
     HorizonErrors,
     IdentificationFigures,
     IdentifiedParameter,
+    InPriorDeviations,
     LogDifference,
     OwnQuantities,
     Rung,
@@ -305,6 +306,15 @@ def test_a_payload_that_weighs_as_much_as_the_robot_is_another_robot(
     load = share * sum(link.mass for link in fitted.mechanism.links)
     known = evidence_of(sound, fitted, climb, [value("payload.mass", load, 0.0)])
     assert [one.name for one in DOUBTS["payload"](known)] == doubted
+
+
+@pytest.mark.parametrize(("deviations", "doubted"), [(-4.0, ["masses"]), (2.0, [])])
+def test_masses_far_from_the_declared_ones_stand_in_for_something(
+    deviations: float, doubted: list[str], sound: Store, fitted: FitModel, climb: Climb
+):
+    scaled = InPriorDeviations(value=deviations, interval=[deviations - 1.0, deviations + 1.0], bounds=[-8.0, 8.0])
+    one = msgspec.structs.replace(value("elbow.mass_scale", 0.8, 1.0), in_prior=scaled)
+    assert [one.name for one in DOUBTS["masses"](evidence_of(sound, fitted, climb, [one]))] == doubted
 
 
 def test_values_that_are_not_kept_are_not_doubted(sound: Store, fitted: FitModel, climb: Climb):

@@ -17,10 +17,11 @@ def widths(information: Tensor, deviations: list[float], moved: list[float] | No
     analysis = SimpleNamespace(
         information=information.double(), deviations=torch.tensor(deviations).double(), variance=1.0,
         moved=None if moved is None else torch.tensor(moved).double(), bound=torch.zeros(n, dtype=torch.bool),
+        degrees=14, unexplained=0.0,
     )  # fmt: skip
     unseen = more.pop("unseen", None)
     analysis.__dict__.update(more)
-    return ExpectedWidths(analysis, lambda seconds: (1.0, 1.0), unseen)
+    return ExpectedWidths(analysis, lambda seconds: (1.0, 1.0, 8.0), unseen)
 
 
 def told(*values: float) -> Tensor:
@@ -42,6 +43,14 @@ def test_residuals_smaller_than_the_assumed_noise_count_as_they_are():
     after = (0.04 * 99.0 + 1.0) ** 0.5 / 100.0
     before = (0.04 * 24.0 + 1.0) ** 0.5 / 25.0
     assert float(one.then(told(75.0), 60.0)) == pytest.approx(0.1 * after / before)
+
+
+def test_what_a_model_lacks_errs_in_further_blocks_too():
+    """Of eight times as many windows there are four times as many blocks: 60 for 15."""
+    one = widths(told(24.0), [0.5], unexplained=0.25)
+    narrowed = 0.25 * ((1.0 + 0.25 * 59.0) / (1.0 + 0.25 * 14.0)) ** 0.5
+    assert float(one.then(told(75.0), 60.0)) == pytest.approx(narrowed)
+    assert float(one.then(told(0.0), 60.0)) == pytest.approx(0.5)
 
 
 def test_what_is_only_told_together_does_not_narrow():

@@ -2,6 +2,8 @@
 """What a declaration lacks is found where a fit asks for it; what the user knows is held."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import mujoco
 import numpy as np
@@ -20,7 +22,8 @@ from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.structure_choice import best_structure
-from neurodyn.identify.stages.structure_search import StructureSearch, by_error, candidates_for, describe
+from neurodyn.identify.stages.structure_kinds import StructureCandidate
+from neurodyn.identify.stages.structure_search import Screened, StructureSearch, by_error, candidates_for, describe
 from neurodyn.identify.unknowns.bodies import BodyTensors, with_ball, with_moment
 from neurodyn.identify.unknowns.delay_trades import delays_traded
 from neurodyn.identify.unknowns.priors import parse_known
@@ -89,6 +92,20 @@ def test_a_payload_is_found_on_the_link_that_carries_it(arm: tuple[Path, Store])
     space, x = search.fitting.space, search.fitting.x
     assert space.carrier == "elbow"
     assert float(space.value("payload.z", x)) < -0.1
+
+
+@pytest.mark.parametrize(("deviations", "others"), [(-4.0, ["elbow", "wrist"]), (1.0, [])])
+def test_a_payload_beside_implausible_masses_is_tried_on_the_other_links(deviations: float, others: list[str]):
+    search = StructureSearch(cast(Fitting, None))
+    search._loads = [Screened(payload_on(link), 0.0) for link in ("shoulder", "elbow", "wrist")]
+    fitted = SimpleNamespace(space=SimpleNamespace(names=("wrist.mass_scale",)), x=torch.tensor([deviations]))
+    told = SimpleNamespace(kept=True, share=0.9)
+    tried = SimpleNamespace(candidate=payload_on("shoulder"), fitting=fitted, told=told)
+    assert [one.candidate.place for one in search._other_places([cast(Any, tried)])] == others
+
+
+def payload_on(link: str) -> StructureCandidate:
+    return StructureCandidate("payload", link, ())
 
 
 def test_only_structures_of_free_quantities_are_tried(arm: tuple[Path, Store]):

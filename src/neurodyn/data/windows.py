@@ -380,6 +380,8 @@ class _WindowSource:
 
 ENOUGH_LOGS = 10
 """Number of logs from which on each log is one block."""
+BLOCKS = 2.0 / 3.0
+"""Power of the number of windows of which there are as many blocks, of fewer logs."""
 
 
 @dataclass(frozen=True)
@@ -407,11 +409,11 @@ class Blocks:
 
 
 def blocks_of(windows: Windows) -> Blocks:
-    """Return the blocks of windows: whole logs if there are enough, else stretches of about cbrt(W) windows."""
+    """Return the blocks of windows: whole logs if there are enough, else about W^(2/3) stretches."""
     origin = windows.source
     if len(origin.logs) >= ENOUGH_LOGS:
         return Blocks(origin.log, len(origin.logs), True)
-    length = max(1, round(windows.count ** (1.0 / 3.0)))
+    length = max(1, round(windows.count ** (1.0 - BLOCKS)))
     log, places = origin.log.numpy(), origin.places.numpy()
     order = np.lexsort((places[:, 1], places[:, 0], log))
     block, of_window = -1, torch.zeros(windows.count, dtype=torch.long)

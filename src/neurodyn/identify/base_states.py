@@ -265,7 +265,7 @@ class BaseEstimates:
                 interval=[said + change - _REACH * size, said + change + _REACH * size],
                 in_prior=InPriorDeviations(
                     value=change / width, bounds=[-_FARTHEST, _FARTHEST], declared=0.0,
-                    interval=[(change - _REACH * size) / width, (change + _REACH * size) / width],
+                    interval=[(change - _REACH * size) / width, (change + _REACH * size) / width], deviation=width,
                 ),
             )
             for what, said, change, size, width, unit in found

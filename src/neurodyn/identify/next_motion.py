@@ -39,7 +39,7 @@ from neurodyn.identify.confidence.certainty import posterior_sample, value_of
 from neurodyn.identify.fit.intervals import Identifiability
 from neurodyn.identify.fit.least_squares import reduce
 from neurodyn.identify.inverse_dynamics import TorqueModel, TorqueSamples
-from neurodyn.identify.motion.expected_widths import HALF, ExpectedWidths, PartChoice
+from neurodyn.identify.motion.expected_widths import HALF, WORTH, ExpectedWidths, PartChoice
 from neurodyn.identify.motion.limits import MotionLimits
 from neurodyn.identify.motion.roles import Pose, Role
 from neurodyn.identify.motion.waves import moves, sines
@@ -78,8 +78,6 @@ _BACK, _STILL = 0.05, 0.05
 """Distance from the pose at the end, as a share of the range, and speed, as a share of the limit."""
 _NAMED, _EXPLAINED = 6, 3
 """Most quantities that a motion is said to narrow, and that it is said why none does."""
-_WORTH = 0.97
-"""Width, relative to the present one, that is not worth a word."""
 _REDRAWS = 2
 """Times that the best candidate is changed, each in several ways."""
 _REDRAWN = 0.7
@@ -550,7 +548,7 @@ class _MotionSearch:
                 f"narrows {coordinates[k].name} from {_width(coordinates[k], self.x[k], reach * now[k])} to "
                 f"{_width(coordinates[k], self.x[k], reach * then[k])}"
                 for k in order
-                if (now[k] < 1.0 or then[k] < self.settings.undetermined_above) and then[k] < _WORTH * now[k]
+                if (now[k] < 1.0 or then[k] < self.settings.undetermined_above) and then[k] < WORTH * now[k]
             ],
             expected=EXPECTED, pose=self.pose.source, limits=self.limits.by_joint(), sources=self._sources(),
             target=coordinates[choice.target].name, beyond=self._beyond(pool, choice),

@@ -89,12 +89,16 @@ class LogValue(Record, frozen=True):
 
 
 class InPriorDeviations(Record, frozen=True):
-    """A quantity in standard deviations of its prior, from the prior's centre: value, interval, bounds, declared."""
+    """A quantity in standard deviations of its prior, from the prior's centre: value, interval, bounds, declared.
+
+    `deviation` is that of the prior, of the logarithm of positive quantities; a log may have widened it.
+    """
 
     value: float
     interval: list[float]
     bounds: list[float]
     declared: float = 0.0
+    deviation: float = 1.0
 
 
 class LogDifference(Record, frozen=True):

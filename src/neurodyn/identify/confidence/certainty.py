@@ -301,7 +301,7 @@ def coordinate_parameters(
                 unit=one.unit,
                 in_prior=InPriorDeviations(
                     value=float(x[k]) if known else declared, interval=[float(end) for end in ends],
-                    bounds=[least, most], declared=declared,
+                    bounds=[least, most], declared=declared, deviation=one.width,
                 ),
             )
         )  # fmt: skip

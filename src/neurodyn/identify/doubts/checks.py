@@ -23,13 +23,15 @@ from neurodyn.identify.doubts.plausible_values import (
     at_a_bound,
     beyond_the_robot,
     carries_another_robot,
+    differs_in_masses,
     far_from_the_declaration,
 )
 from neurodyn.identify.doubts.run_influence import of_influences
 from neurodyn.identify.ladder.references import GRU, WORLD
-from neurodyn.identify.ladder.rungs import DECLARED, NETWORKS
+from neurodyn.identify.ladder.rungs import DECLARED, IDENTIFIED, NETWORKS
 from neurodyn.identify.result import Reference, Rung
 from neurodyn.identify.stages.agreement import of_differences
+from neurodyn.identify.stages.lasting_errors import of_lasting_errors
 
 _RUNS, _DIFFERENT = 3, 4.0
 """Fewest runs of which one can stand out, and how much worse it is predicted than the median one."""
@@ -217,6 +219,14 @@ def much_remains(evidence: Evidence) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def errors_last(evidence: Evidence) -> Iterator[Finding]:
+    """Doubt a mechanism whose errors do not average out as noise does."""
+    if evidence.chosen.name == IDENTIFIED:
+        yield from of_lasting_errors(
+            evidence.lasting, _mean(evidence.climb.errors[DECLARED], evidence.climb.frames[-1])
+        )
+
+
 def a_structure_is_open(evidence: FitEvidence) -> Iterator[Finding]:
     """Doubt a fit without a structure that lowers held-out errors, but not by more than chance."""
     for one in evidence.figures.tried:
@@ -280,6 +290,7 @@ DOUBTS: Registry[Check] = Registry(
     limit=beyond_the_robot,
     bound=at_a_bound,
     payload=carries_another_robot,
+    masses=differs_in_masses,
     far=far_from_the_declaration,
     converged=does_not_converge,
     forecasts=forecasts_are_poor,
@@ -287,6 +298,7 @@ DOUBTS: Registry[Check] = Registry(
     declared=of_ladder(nothing_is_better),
     gru=of_ladder(a_network_explains_more),
     rest=of_ladder(much_remains),
+    lasting=of_ladder(errors_last),
     structure=a_structure_is_open,
     run=of_ladder(one_run_is_different),
     influence=of_ladder(one_run_decides),

@@ -13,6 +13,7 @@ from neurodyn.identify.fit.readings import Noise
 from neurodyn.identify.ladder.rungs import Climb, noise_errors
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, Rung
+from neurodyn.identify.stages.lasting_errors import LastingError
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Evidence(FitEvidence):
         past: Frames before a window in which motors settle.
         noise: Noise of the log's states.
         influences: Quantities that one run decides alone.
+        lasting: Errors of the identified model that last.
     """
 
     climb: Climb
@@ -54,6 +56,7 @@ class Evidence(FitEvidence):
     past: int
     noise: Noise
     influences: Sequence[Influence] = ()
+    lasting: Sequence[LastingError] = ()
 
     @property
     def chosen(self) -> Rung:

@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.verdict import Finding
 from neurodyn.data.header import Split
@@ -16,7 +18,7 @@ from neurodyn.data.windows import select_windows
 from neurodyn.identify.doubts.evidence import FitEvidence
 from neurodyn.identify.result import IdentifiedParameter
 from neurodyn.identify.unknowns.quantities import LIMITS, carried
-from neurodyn.identify.unknowns.search_space import PAYLOAD
+from neurodyn.identify.unknowns.search_space import MASS_SCALE, PAYLOAD
 
 _STALLS: tuple[float, float] = (0.5, 0.9)
 """Shares of a motor's torque that one quantity takes up in the logged motion: one for a remark, one to worry."""
@@ -27,6 +29,8 @@ _FACTOR = 4.0
 _MASS = 2.0
 _HEAVY = 0.5
 """Payload of a bolted robot, as a share of its mass, above which it is another robot."""
+_IMPLAUSIBLE = 3.0
+"""Deviations of its prior by which a link's mass differs from the declared one above which it stands in for another."""
 _NAMED = 3
 _QUANTILE = 0.95
 _BOUNDARY = 1e-9
@@ -48,6 +52,20 @@ def at_a_bound(evidence: FitEvidence) -> Iterator[Finding]:
             "wrong-robot", "warning", f"masses, inertias or centres of mass of {len(links)} links stand at bounds: "
             "links differ more from the declaration than those of one robot do",
             "check that the declaration is of this robot, its version and its tools",
+        )  # fmt: skip
+
+
+def differs_in_masses(evidence: FitEvidence) -> Iterator[Finding]:
+    """Doubt masses of links that are far from the declared ones, in deviations of their priors."""
+    far = [
+        one for one in evidence.determined
+        if one.name.endswith(f".{MASS_SCALE}") and one.in_prior is not UNSET and abs(one.in_prior.value) > _IMPLAUSIBLE
+    ]  # fmt: skip
+    if far:
+        yield Finding(
+            "masses", "warning", f"{_listing(far)} of the declared: masses of links stand in for a payload elsewhere, "
+            "another centre of mass or a part that the model lacks, or the declared ones are guesses",
+            "weigh a link, or state what is known (--known LINK.mass_scale=1); widen the prior if masses are guesses",
         )  # fmt: skip
 
 

@@ -77,6 +77,7 @@ class Identifiability:
         variance: Variance of the scaled residuals.
         information: Information matrix of the logs, without priors, shape [n, n].
         moved: Part of the deviations that more of the same log would not reduce, shape [n]; None for none.
+        unexplained: Share of the residuals' power that noise does not explain (`inflated`).
     """
 
     names: tuple[str, ...]
@@ -95,6 +96,7 @@ class Identifiability:
     variance: float
     information: Tensor
     moved: Tensor | None = None
+    unexplained: float = 0.0
 
     def widened(self, shifts: Tensor | None) -> "Identifiability":
         """Return the analysis with wider deviations: moves of the solution, shape [moves, n], count as further ones."""
@@ -110,7 +112,7 @@ class Identifiability:
         What the model lacks may err alike in every block of data, so that their number does not lessen it.
         """
         wider = (1.0 + share * self.degrees) ** 0.5
-        return replace(self, deviations=wider * self.deviations, white=wider * self.white)
+        return replace(self, deviations=wider * self.deviations, white=wider * self.white, unexplained=share)
 
     def intervals(self, values: Tensor, lower: Tensor, upper: Tensor) -> list[tuple[float, float] | None]:
         """Return the 95 % interval of each parameter within its bounds; None where it is infinite."""

@@ -20,7 +20,7 @@ vectors for quaternions) and velocities, and errors of other sensors (`identify.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -261,6 +261,10 @@ class Residuals:
         """Return these residuals, and their derivatives, of another model with the same quantities."""
         measured = None if self.measured is None else self.measured.on(dynamics)
         return self._with(dynamics=dynamics, tangent=None, doubled=None, measured=measured)
+
+    def with_free_starts(self) -> "Residuals":
+        """Return these residuals with free initial states of windows."""
+        return self._with(options=replace(self.options, initial=True))
 
     def with_windows(self, windows: Windows, measured: ComparedReadings | None) -> "Residuals":
         """Return these residuals over other windows and their sensor readings."""

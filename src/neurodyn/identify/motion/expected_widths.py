@@ -7,8 +7,9 @@ $$\Sigma(J) = (J + I)^{-1} (v J + I) (J + I)^{-1}$$
 
 for residuals of variance $v$, relative to their assumed noise. An element of its diagonal is that of a Schur
 complement: a motion narrows a quantity by what it tells of it alone, and not together with others. Stated intervals
-are wider, by the spread of scores over blocks, which falls alike, and by what is not noise: the spread of solutions for
-windows of other lengths and steps of the engine (`Identifiability.moved`), which no further motion takes away.
+are wider, by the spread of scores over blocks, which falls alike; by what a model lacks, which may err alike in all of
+them (`Identifiability.inflated`); and by what is not noise: the spread of solutions for windows of other lengths and
+steps of the engine (`Identifiability.moved`), which no further motion takes away.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from neurodyn.data.windows import BLOCKS
 from neurodyn.identify.fit.intervals import Identifiability
 from neurodyn.identify.fit.least_squares import forgetting
 
@@ -24,6 +26,8 @@ HALF = 0.5
 _AIM, _SURELY = 0.4, 0.45
 """Expected width, relative to the present one, at which a motion is long enough, and at which it halves the interval
 that it is designed for: widths of later fits scatter."""
+WORTH = 0.97
+"""Width, relative to the present one, that is not worth a word."""
 _TRIED = 12
 """Most coordinates, the widest first, for which parts are chosen."""
 
@@ -54,16 +58,19 @@ class ExpectedWidths:
     """
 
     def __init__(
-        self, analysis: Identifiability, shares: Callable[[float], tuple[float, float]], unseen: Tensor | None = None
-    ) -> None:
+        self, analysis: Identifiability, shares: Callable[[float], tuple[float, float, float]],
+        unseen: Tensor | None = None,
+    ) -> None:  # fmt: skip
         """Prepare the widths.
 
         Args:
             analysis: Identifiability of the coordinates from the logs so far.
-            shares: Returns the shares of the logs and of a further one of some seconds that a fit to both sees.
+            shares: Returns the shares of the logs and of a further one of some seconds that a fit to both sees, and the
+                number of its windows relative to that so far.
             unseen: Direction of which fits ignore what logs say, shape [n]; None for none.
         """
         self._shares, self._variance, self._unseen = shares, analysis.variance, unseen
+        self._degrees, self._unexplained = analysis.degrees, analysis.unexplained
         told = torch.nan_to_num(analysis.deviations, posinf=1.0).clamp(max=1.0)
         self.floor = torch.zeros_like(told) if analysis.moved is None else torch.minimum(analysis.moved, told)
         self._noisy = (told.square() - self.floor.square()).clamp_min(0.0).sqrt()
@@ -74,8 +81,13 @@ class ExpectedWidths:
 
     def then(self, gained: Tensor, seconds: float) -> Tensor:
         """Return the standard deviations with further logs of some length and information [..., n, n], [..., n]."""
-        narrower = (self._plain(self._with(gained, seconds)) / self._before).clamp(max=1.0)
-        return torch.hypot(self._noisy * narrower, self.floor)
+        narrower = self._plain(self._with(gained, seconds)) / self._before
+        return torch.hypot(self._noisy * (self._lasting(seconds) * narrower).clamp(max=1.0), self.floor)
+
+    def _lasting(self, seconds: float) -> float:
+        """Return by how much more deviations are inflated with further logs, which have more blocks of windows."""
+        blocks = (self._degrees + 1.0) * self._shares(seconds)[2] ** BLOCKS
+        return ((1.0 + self._unexplained * (blocks - 1.0)) / (1.0 + self._unexplained * self._degrees)) ** 0.5
 
     def ratios(self, gained: Tensor, seconds: float) -> Tensor:
         """Return the standard deviations with further logs, relative to the present ones; 1 at bounds, [..., n]."""
@@ -89,12 +101,12 @@ class ExpectedWidths:
             seconds: Length of a part [s].
             most: Most parts.
             told_below: Standard deviation below which a quantity counts as determined; one that stays above it is
-                chosen only if there is no other.
+                chosen only if no other narrows.
         """
         every = torch.stack(list(pool))
         hopeful = self.ratios(most * every, most * seconds).amin(0)
         told = hopeful * self.now < told_below
-        hopeful = torch.where(told, hopeful, 1.0) if bool(told.any()) else hopeful
+        hopeful = torch.where(told, hopeful, 1.0) if bool((told & (hopeful < WORTH)).any()) else hopeful
         able = torch.nonzero(hopeful <= hopeful.min().clamp_min(HALF))[:, 0]
         best: PartChoice | None = None
         for k in able[self.now[able].argsort(descending=True)][:_TRIED].tolist():
@@ -111,10 +123,11 @@ class ExpectedWidths:
         every, order = torch.stack(list(pool)), list[int]()
         gained, ratio = torch.zeros_like(every[0]), 1.0
         while len(order) < most and ratio > _AIM:
-            ratios = self.ratios(gained + every, (len(order) + 1) * seconds)[:, target]
-            best = int(ratios.argmin())
+            whole = (len(order) + 1) * seconds
+            best = int(self._plain(self._with(gained + every, whole))[:, target].argmin())
             order.append(best)
-            gained, ratio = gained + every[best], float(ratios[best])
+            gained = gained + every[best]
+            ratio = float(self.ratios(gained, whole)[target])
         return PartChoice(target, tuple(order), gained, ratio)
 
     def rival(self, target: int, gained: Tensor, seconds: float) -> int | None:
@@ -128,7 +141,7 @@ class ExpectedWidths:
         return int(linked.argmax())
 
     def _with(self, gained: Tensor, seconds: float) -> Tensor:
-        own, further = self._shares(seconds)
+        own, further, _ = self._shares(seconds)
         if self._unseen is not None:
             only = forgetting(gained, self._unseen)
             gained = only @ gained @ only.mT

@@ -250,12 +250,12 @@ class Fitting:
         cut = [msgspec.structs.replace(one, seconds=min(one.seconds, most)) for one in self.settings.stages]
         stages = tuple({one.seconds: one for one in cut}.values())  # of those cut to one length, the last
         seconds = min(self.settings.untouched.seconds, most)
-        if self._touches or seconds <= stages[-1].seconds:
+        if self.touches or seconds <= stages[-1].seconds:
             return stages
         return (*stages[:-1], msgspec.structs.replace(self.settings.untouched, seconds=seconds))
 
     @property
-    def _touches(self) -> bool:
+    def touches(self) -> bool:
         """Whether the robot may touch a ground."""
         ground = self.model.scene is not None or self.store.header.scene is not None
         return ground and bool(self.model.mechanism.points)
@@ -281,12 +281,12 @@ class Fitting:
             self._drawn[key] = (windows.of_groups(self.groups) if self.groups else windows).after(self.past)
         return self._drawn[key]
 
-    def shares_with(self, seconds: float) -> tuple[float, float]:
+    def shares_with(self, seconds: float) -> tuple[float, float, float]:
         """Return what a fit to this log and a further one of some `seconds` sees of them.
 
         Returns:
-            The share of what a fit to this log alone sees of it, and that of all windows of the further one, side by
-                side: overlaps tell nothing new.
+            The share of what a fit to this log alone sees of it, that of all windows of the further one, side by
+                side, as overlaps tell nothing new, and the number of windows relative to that of this log alone.
         """
         stage, own = self.stages[-1], self._recorded(Split.TRAIN)
         frames, runs = stage_frames(stage, self.spec.dt), self._seconds()
@@ -296,7 +296,8 @@ class Fitting:
         now = most_windows(stage, frames, own, runs)
         then = most_windows(stage, frames, both, [*(runs or [own * self.spec.dt]), seconds])
         before, after = (min(windows, own / frames) for windows in (now, then * own / both))
-        return min(1.0, after / before), min(then * further / both, further / frames) / (whole / frames)
+        share = min(then * further / both, further / frames) / (whole / frames)
+        return min(1.0, after / before), share, then / now
 
     def _recorded(self, split: Split) -> int:
         return int(self.store.lengths[episodes_of(self.store, split)].sum())
@@ -424,7 +425,7 @@ class Fitting:
         Returns:
             Whether they fell by enough to search on.
         """
-        if self._touches:
+        if self.touches:
             return False
         tried = delays_traded(self.space, self.x)
         if not len(tried):
@@ -525,18 +526,28 @@ class Fitting:
 
     def finish(self, searched: Searched) -> Searched:
         """Search the kept stage of a result further with short steps of the engine; return `Searched.shifts`, too."""
-        even = math.lcm(self.model.engine.substeps, 2)  # half as many have to be whole, and hold a log's commands
-        substeps = math.ceil(self.spec.dt / _FINE / even) * even
-        given = self.settings.substeps is not UNSET or self._measured is not None
-        if given or self._touches or substeps <= self.model.engine.substeps:
+        substeps = self._finest
+        if substeps <= self.model.engine.substeps:
             return self.end_with_shifts(searched)
         costs = dict(searched.stages)
         self.x = self.space.with_likely_scale(self.x)
         self.shorten_steps(substeps)
         stage = self.stage_of(costs)
+        self.rescale(stage)  # what was missing, such as a payload, made some channels count for less than they tell
         self.undamp(self.residuals(self.windows(Split.TRAIN, stage)))
         searched = self.again(costs)
-        return self.end_with_shifts(self.again(costs) if self.take_own_derivatives() else searched)
+        if self.take_own_derivatives():
+            self.rescale(stage)
+            searched = self.again(costs)
+        return self.end_with_shifts(searched)
+
+    @property
+    def _finest(self) -> int:
+        """Steps of the engine in a frame with which the fit ends (`finish`); those it has if it ends with them."""
+        own = self.model.engine.substeps
+        even = math.lcm(own, 2)  # half as many have to be whole, and hold a log's commands
+        given = self.settings.substeps is not UNSET or self._measured is not None
+        return own if given or self.touches else max(own, math.ceil(self.spec.dt / _FINE / even) * even)
 
     def _coarse(self) -> HybridDynamics | None:
         """Return the dynamics with steps that derivatives need not be shorter than; None for those of the fit."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A fit in stages with all that it tries: structures before and after it, differences between logs; and its state."""
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,7 +85,12 @@ def fit_in_stages(
     fitting, searched = let_differ(
         fitting, first if structures.costs in ({}, dict(first.stages)) else fitting.end(structures.costs)
     )
-    searched = fitting.finish(searched)
+    finished = copy.copy(fitting)
+    searched = finished.finish(searched)
+    if settings.structures and fitting is structures.fitting and structures.look_again(finished):
+        finished = structures.fitting
+        searched = finished.finish(finished.end(structures.costs))
+    fitting = finished
     tree: dict[str, Any] = {"x": fitting.x, "scale": fitting.scale, "structure": number, "ends": fitting.ends}
     found: dict[str, Any] = {
         "costs": dict(searched.stages), "kept": [[one.kind, one.place] for one in structures.kept],

@@ -44,7 +44,7 @@ from neurodyn.identify.stages.structure_kinds import (
     StructureCandidate,
     StructureKind,
 )
-from neurodyn.identify.unknowns.search_space import PAYLOAD, Coordinate, CoordinateSpace
+from neurodyn.identify.unknowns.search_space import MASS_SCALE, PAYLOAD, Coordinate, CoordinateSpace
 
 IMPLAUSIBLE = 3.0
 """Standard deviations of a prior beyond which a value is implausible."""
@@ -60,6 +60,8 @@ share of errors that it then saves.
 """
 _REST = 3.0
 """Ratio of held-out errors to those of a perfect model under the sensors' noise above which a fit asks."""
+_EVIDENCE = 10.0
+"""Cost of priors that a payload saves from which on it is kept though it predicts no better than other masses."""
 _NOTABLE, _QUANTILE = 0.02, 1.645
 """Payload that matters, as a share of the robot's mass, and the deviations of the upper end of a 90 % interval."""
 _FEW = 3
@@ -140,6 +142,7 @@ class StructureSearch:
     unseen: UnseenPayload | None = None
     _begin: Tensor | None = None
     _asked: list[str] | None = None
+    _loads: list[Screened] = field(default_factory=list)
     _errors_of_kept: dict[int, "_HeldOutErrors"] = field(default_factory=dict)
 
     def run(self, costs: Mapping[str, float]) -> "StructureSearch":
@@ -153,6 +156,20 @@ class StructureSearch:
         if self._reasons:
             self._round(last=True)
         return self
+
+    def look_again(self, finished: Fitting) -> bool:
+        """Try structures once more where a finished fit has implausible masses of links; return whether one is kept.
+
+        Its short steps and its scale show what longer steps and an earlier scale hid. `fitting` is the fit that was
+        finished, or the one with what is kept: with the longer steps, to be finished again.
+        """
+        if self._is_late or not _has_implausible_masses(finished):
+            return False
+        self.fitting.x, self.fitting.scale, self._begin = finished.x, finished.scale, None
+        share = self.fitting.held_out_cost() / max(self.costs[kept_stage(self.costs)], 1e-300)
+        self.costs = {name: share * cost for name, cost in self.costs.items()}  # in the other scale
+        self._forget()
+        return self._round()
 
     @property
     def _is_late(self) -> bool:
@@ -192,7 +209,20 @@ class StructureSearch:
             if asked and not self._reasons:
                 return False
             chosen = chosen if self._large else self._chosen(last=last)
-        return self._keep([self._try(one) for one in chosen])
+        trials = [self._try(one) for one in chosen]
+        return self._keep(trials + [self._try(one) for one in self._other_places(trials)])
+
+    def _other_places(self, trials: Sequence["_Trial"]) -> list[Screened]:
+        """Return a payload on the links where none was tried, if with the best one masses of links are implausible.
+
+        They make up for a payload in the wrong place.
+        """
+        loads = [one for one in trials if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD]
+        best = min((one for one in loads if one.told.kept), key=lambda one: one.told.share or 0.0, default=None)
+        if best is None or not _has_implausible_masses(best.fitting):
+            return []
+        tried = [one.candidate.place for one in loads]
+        return [one for one in self._loads if one.candidate.place not in tried]
 
     def _chosen(self, *, last: bool) -> list[Screened]:
         """Return the candidates to fit."""
@@ -218,7 +248,7 @@ class StructureSearch:
 
     def _bound_payload(self, found: Sequence[Screened]) -> None:
         """Note the heaviest payload that the screening does not exclude; the log tells none where one is free."""
-        loads = [one for one in found if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD]
+        self._loads = loads = [one for one in found if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD]
         if loads or self.fitting.space.has(PAYLOAD[0]):
             most = max(loads, key=attrgetter("most"), default=None)
             total = sum(link.mass for link in self.fitting.model.mechanism.links)
@@ -247,21 +277,30 @@ class StructureSearch:
         before = self._errors(max(self.fitting.past, trial.past))
         after = held_out_errors(trial.current(), trial.store, before.windows)
         judgement = judge(before.errors, after, before.frames, blocks_of(before.windows))
+        errors = replace(before, errors=after)
+        plausible = (
+            STRUCTURES[candidate.kind] is ADDED_PAYLOAD and not judgement.kept
+            and _off_priors(self.fitting) - _off_priors(trial) > _EVIDENCE and not errors.worse_than(before)
+        )  # fmt: skip
+        reason = f"{judgement.reason}, but with it masses of links are plausible" if plausible else judgement.reason
         told = TriedStructure(
-            name=describe(candidate), kept=judgement.kept, share=judgement.share, reason=judgement.reason,
+            name=describe(candidate), kept=judgement.kept or plausible, share=judgement.share, reason=reason,
             asked_by=self._reasons or [f"the screening alone, by {screened.share:.1%} of the cost"],
             expected=screened.share,
             doubted=judgement.open and screened.share >= _LEAST
             and 1.0 - (judgement.share or 1.0) > max(_DOUBTED * judgement.needed, _MATTERS),
         )  # fmt: skip
-        return _Trial(candidate, trial, costs, told, replace(before, errors=after))
+        return _Trial(candidate, trial, costs, told, errors, plausible)
 
     def _keep(self, trials: Sequence["_Trial"]) -> bool:
         """Keep the best of trials, if one is better than the fit."""
         screened = STRUCTURES[trials[0].candidate.kind].screened if trials else True
         most = 1.0 if screened else _SHARE
-        better = [one for one in trials if one.told.kept and (one.told.share or 0.0) < most]
+        better = [one for one in trials if one.told.kept and not one.plausible and (one.told.share or 0.0) < most]
         best = min(better, key=lambda one: one.told.share or 0.0, default=None)
+        if best is None:
+            likely = (one for one in trials if one.plausible)
+            best = min(likely, key=lambda one: _off_priors(one.fitting), default=None)
         if best is not None and STRUCTURES[best.candidate.kind] is MOVED_CENTRE:  # which a payload moves, too
             loads = (one for one in better if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD)
             best = next((one for one in loads if not one.errors.worse_than(best.errors)), best)
@@ -313,13 +352,17 @@ class _HeldOutErrors:
 
 @dataclass(frozen=True)
 class _Trial:
-    """A fit with a candidate, its held-out costs by stage, what is said of it, and its errors."""
+    """A fit with a candidate, its held-out costs by stage, what is said of it, and its errors.
+
+    `plausible` says that it predicts as well as the fit without it, with values that the priors expect.
+    """
 
     candidate: StructureCandidate
     fitting: Fitting
     costs: dict[FitStage, float]
     told: TriedStructure
     errors: _HeldOutErrors
+    plausible: bool = False
 
 
 def asks(fitting: Fitting) -> list[str]:
@@ -337,6 +380,16 @@ def asks(fitting: Fitting) -> list[str]:
             reasons.append(f"{one.name} is {abs(float(x[k])):.1f} deviations from its declared value")
     rests = _unexplained(fitting)
     return reasons + [f"the error of {name} after {s:.2g} s is {rest:.1f} times noise" for rest, name, s in rests]
+
+
+def _off_priors(fitting: Fitting) -> float:
+    """Return the cost of the priors of a fit's coordinates."""
+    return 0.5 * float(fitting.x.square().sum())
+
+
+def _has_implausible_masses(fitting: Fitting) -> bool:
+    names = zip(fitting.space.names, fitting.x.tolist(), strict=True)
+    return any(name.endswith(f".{MASS_SCALE}") and abs(x) > IMPLAUSIBLE for name, x in names)
 
 
 def _unexplained(fitting: Fitting) -> list[tuple[float, str, float]]:
