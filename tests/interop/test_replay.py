@@ -23,7 +23,7 @@ from neurodyn.dynamics import HybridDynamics, State, declared_hybrid
 from neurodyn.dynamics.artifact import save
 from neurodyn.dynamics.behind_drives import put_behind_drives
 from neurodyn.interop import export_identified, replay, replay_mujoco
-from neurodyn.interop.replays import total
+from neurodyn.interop.replays import Replay, losses, total
 from neurodyn.sim import declare
 from tests.interop.open_loop import with_networks
 from tests.interop.runs import identified_run, write_arm
@@ -146,6 +146,19 @@ def test_a_servo_with_another_name_than_its_joint_keeps_its_place(tmp_path):
     assert compiled.actuator("first").trnid[0] == compiled.joint("lift").id
     with pytest.raises(InputError, match="drive 'second' has a transmission of its own"):
         export_identified(model, "newton", tmp_path / "newton")
+
+
+def test_a_file_that_errs_more_than_the_model_says_so():
+    def remarks(exported: float, *left_out: str) -> tuple[str, ...]:
+        result = Replay(
+            target="mjcf", units={"lift": "rad"}, original={"lift": 0.1}, exported={"lift": exported},
+            model={"lift": 0.001},
+        )  # fmt: skip
+        return losses(result, left_out)
+
+    assert remarks(0.003, "actuator.lift.load_motor")[0].startswith("errs 3 times as much as the model")
+    assert not remarks(0.0011, "actuator.lift.load_motor")
+    assert not remarks(0.003)
 
 
 def test_the_command_prints_the_errors_and_writes_them(servos, tmp_path, capsys):

@@ -194,7 +194,7 @@ def export_identified(
         WorseError: The files predict the log worse than the original; nothing is written.
     """
     from neurodyn.interop.identified import read_identified
-    from neurodyn.interop.replays import replay_export, worse
+    from neurodyn.interop.replays import losses, replay_export, worse
 
     SIMULATOR_FORMATS.require(to)
     identified = read_identified(run, networks=to in WITH_NETWORKS, transmissions=to in WITH_TRANSMISSIONS)
@@ -225,6 +225,7 @@ def export_identified(
         replay = replay_export(run, to, partial, data)
         if replay.worse and not force:
             raise WorseError(f"{identified.run}: {worse(replay)}; nothing is written; valid: --force", replay)
+        remarks = (*remarks, *losses(replay, left_out))
     named = tuple(name for name in identified.required_quantities if name in placed)
     return Exported(folder, files, named, left_out, replay, remarks)
 

@@ -6,7 +6,7 @@ memories of actuators. A player reads the exported files alone: nothing of the e
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +46,8 @@ WINDOWS = 100
 """Largest number of roll-outs."""
 WORSE = 1.02
 """Error relative to the original's from which a file counts as worse."""
+_LOSES = 1.2
+"""Error relative to the model's from which a file loses something."""
 
 
 REPLAYS: Registry[Callable[[Path, ReplayScene], Played]] = Registry("target that is replayed")
@@ -143,6 +145,13 @@ def worse(result: Replay) -> str:
         f"{result.target} predicts the held-out log worse than the original, {after[unit]:.3g} beside "
         f"{before[unit]:.3g} {unit} at {result.horizon:g} s"
     )
+
+
+def losses(result: Replay, left_out: Sequence[str]) -> tuple[str, ...]:
+    """Return a remark if an exported file errs clearly more than the model, for what it cannot hold."""
+    if not result.ratio > _LOSES or not left_out:
+        return ()
+    return (f"errs {result.ratio:.2g} times as much as the model, as it lacks what is left out",)
 
 
 def replay_export(
