@@ -116,7 +116,8 @@ def test_notices_are_one_line_each(arm, capsys):
         "actuated: {elbow: 5.0}, dt: 0.02, simulator: {solver: mujoco}, sampling: {qd: {'*': [-1, 1]}}}"
     )
     assert run(["generate", "arm", "--transitions", "100", "--out", "arm.h5", "--worlds", "1"]) == 0
-    notes = [line for line in capsys.readouterr().err.splitlines() if "note:" in line]
+    lines = capsys.readouterr().err.splitlines()
+    notes = [line for line in lines if "note:" in line and "note: compiling" not in line]  # as on a new machine
     assert len(notes) == 1
     assert "left out: mesh 'shell.stl' does not exist" in notes[0]
 
