@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Franka arm reaching for a point, by torques or by joint positions (NeRD, arXiv 2508.15755)."""
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
@@ -10,9 +8,9 @@ from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.coordinates import wrap_angle
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.geometry.tensors import constant
-from neurodyn.tasks.commands import GOAL, Command, GoalCommand
 from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
-from neurodyn.tasks.task import Task, uniform
+from neurodyn.tasks.reach import PointReaching
+from neurodyn.tasks.task import uniform
 
 TORQUE = (87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0)
 """Torque limits [N m]."""
@@ -24,13 +22,11 @@ TARGETS = ((0.3, 0.7), (-0.35, 0.35), (0.05, 0.45))
 """Ranges of targets [m]."""
 SPREAD = 0.1
 """Largest offset of a joint from the usual pose at a start [rad]."""
-NEAR = 0.02
-"""Distance at which a target counts as reached [m]."""
 _EXPONENT = 80.0
 _JOINTS = tuple(f"panda_joint{number}" for number in range(1, 8))
 
 
-class FrankaReach(Task):
+class FrankaReach(PointReaching):
     r"""$r = -d + 1/(e^{50d} + e^{-50d} + 10^{-4}) + 1/(e^{300d} + e^{-300d} + 10^{-4})$, d the target distance.
 
     The joints are nearly frictionless (3 mN m s/rad), so that a policy must damp them itself and observes their
@@ -38,6 +34,7 @@ class FrankaReach(Task):
     """
 
     robot = "franka"
+    near = 0.02
     needs = ("joint_position", "joint_velocity", "end_effector_position")
     actions = _JOINTS
     frames = 128
@@ -67,20 +64,8 @@ class FrankaReach(Task):
 
     def reward(self, quantities: Quantities, memory: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the distance, and two bumps at the target."""
-        d = distance(quantities, memory)
+        d = self.distance(quantities, memory)
         return {"distance": -d, "near": _bump(d, 50.0), "at": _bump(d, 300.0)}
-
-    def commanded(self, quantities: Quantities, memory: Memory) -> Mapping[str, Command]:
-        """Return the distance of the end effector to the target."""
-        return {GOAL: GoalCommand(distance(quantities, memory))}
-
-    def terminated(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return false everywhere: only time ends an episode."""
-        return torch.zeros_like(memory.frame, dtype=torch.bool)
-
-    def succeeded(self, quantities: Quantities, memory: Memory) -> Tensor:
-        """Return whether the target is reached."""
-        return distance(quantities, memory) < NEAR
 
 
 class FrankaTorque(FrankaReach):
@@ -113,11 +98,6 @@ class FrankaPosition(FrankaReach):
         damping = kd * quantities["joint_velocity"]
         torque = torch.maximum(torch.minimum(kp * STEP * action - damping, most), -most)
         return Control(target=quantities["joint_position"] + (torque + damping) / kp, kp=kp, kd=kd)
-
-
-def distance(quantities: Quantities, memory: Memory) -> Tensor:
-    """Return the distance of the end effector to the target [m], shape [worlds]."""
-    return torch.linalg.vector_norm(quantities["end_effector_position"] - memory.command, dim=-1)
 
 
 def _bump(d: Tensor, rate: float) -> Tensor:

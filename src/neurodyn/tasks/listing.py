@@ -36,6 +36,12 @@ def _objects() -> Any:
     return objects
 
 
+def _reach() -> Any:
+    from neurodyn.tasks import reach
+
+    return reach
+
+
 def _running() -> Any:
     from neurodyn.tasks import running
 
@@ -83,6 +89,7 @@ TASKS_OF_ROBOTS: "Registry[Callable[[str], Task]]" = Registry(
     "task",
     lift=Later(lambda: _objects().Lift),
     push=Later(lambda: _objects().Push),
+    reach=Later(lambda: _reach().Reach),
     velocity=Later(lambda: _velocity().Velocity),
 )
 """Classes of tasks for any robot that declares their needs, by name; with a robot the name is NAME@ROBOT."""
