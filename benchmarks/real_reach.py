@@ -65,10 +65,10 @@ def measured(name: str, data: Path, keep: Path, asked: argparse.Namespace) -> di
     world, judge = keep / "world-model", keep / "judge"
     if not (world / "model").is_dir():
         train(name, logs[0], world, PAST, HORIZON, asked.minutes)
-    told = command(
-        "adapt", str(ROBOTS / name), "--data", str(logs[1]), "--out", str(judge), "--threads", "1", fresh=judge
-    )
-    require((judge / "model").is_dir(), told)
+    if not (judge / "model").is_dir():
+        words = ("adapt", str(ROBOTS / name), "--data", str(logs[1]), "--out", str(judge), "--threads", "1")
+        told = command(*words, fresh=judge)
+        require((judge / "model").is_dir(), told)
     task = load_task(f"reach@{ROBOTS / name}")
     plant = open_dynamics(task, str(judge))
     found = {}

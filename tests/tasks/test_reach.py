@@ -14,9 +14,8 @@ from neurodyn import tasks
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
-from neurodyn.dynamics.quantities import StateReader
+from neurodyn.dynamics.quantities import Quantities
 from tests.tasks.quantities import given, with_command
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -59,10 +58,8 @@ def test_places_by_joints_alone_are_mujocos(reach):
     for data.qpos[:] in q:
         mujoco.mj_kinematics(plant, data)
         places.append(data.site_xpos[site].copy())
-    spec = reach.declaration().spec
-    state = State(torch.from_numpy(q), torch.zeros(4, 6, dtype=torch.float64))
-    now = StateReader(spec, owner="a world model").read(state)
-    assert "end_effector_position" not in now
+    known = {"joint_position": torch.from_numpy(q), "joint_velocity": torch.zeros(4, 6, dtype=torch.float64)}
+    now = Quantities("a world model", {}, known=known)
     torch.testing.assert_close(reach.place(now), torch.from_numpy(np.array(places)), rtol=0.0, atol=1e-7)
 
 

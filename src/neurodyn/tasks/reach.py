@@ -17,6 +17,7 @@ from torch import Tensor
 
 from neurodyn.core.description.contacts import ContactPoint, ContactPointLayout
 from neurodyn.core.errors import InputError, require
+from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.quantities import Maker, Quantities, declared_end_effector
 from neurodyn.robots import Robot
 from neurodyn.tasks.commands import GOAL, Command, GoalCommand
@@ -112,7 +113,10 @@ class Reach(PointReaching, DeclaredTask):
 
     def place(self, quantities: Quantities) -> Tensor:
         """Return the place of the end effector; by the declared joints in models that know no bodies, [worlds, 3]."""
-        return super().place(quantities) if _PLACE in quantities else self._by_joints(quantities)
+        if _PLACE in quantities:
+            return super().place(quantities)
+        state = State(quantities["joint_position"], quantities["joint_velocity"])
+        return self._by_joints(Quantities(quantities.owner, {}, state=state))
 
     @cached_property
     def _by_joints(self) -> Maker:
