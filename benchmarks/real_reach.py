@@ -28,6 +28,8 @@ FRAMES = 100
 """Length of an episode."""
 PAST, HORIZON = 20, 40
 """Frames of memory, and of the forecasts by which a world model is validated."""
+PENALTY = 1.0
+"""Weight of the members' disagreement in plans that are penalised (lambda)."""
 
 
 def dealt(first: int) -> Parts:
@@ -72,14 +74,17 @@ def measured(name: str, data: Path, keep: Path, asked: argparse.Namespace) -> di
     task = load_task(f"reach@{ROBOTS / name}")
     plant = open_dynamics(task, str(judge))
     found = {}
-    for title, model in (("world model", str(world)), ("judge itself", str(judge)), ("declared robot", "hybrid")):
+    models = (("world model", str(world), 0.0), ("world model, penalised", str(world), PENALTY),
+              ("declared robot", "hybrid", 0.0), ("judge itself", str(judge), 0.0))  # fmt: skip
+    for title, model, penalty in models:
         where = open_dynamics(task, model)
-        planner = Planner(where.dynamics, task, "cem", seed=1)
+        planner = Planner(where.dynamics, task, "cem", seed=1, penalty=penalty)
         result, _ = act(planner, "cem", where, plant, episodes=asked.episodes, seed=500, frames=FRAMES)
         way = next(iter(result.result.commands.values()))
         found[title] = {
             "from [mm]": 1e3 * way.commanded, "to [mm]": 1e3 * (way.commanded - way.achieved),
-            "within [share]": float(result.result.success), "decision [ms]": result.decision_ms,
+            "within [share]": float(result.result.success), "too fast [share]": result.result.implausible,
+            "decision [ms]": result.decision_ms,
         }  # fmt: skip
     return found
 

@@ -9,6 +9,7 @@ from neurodyn.control.planning.closed_loop import ControlResult, ExecutedPath
 from neurodyn.control.starts import home_ground
 from neurodyn.core.artifacts import write_text
 from neurodyn.core.config import to_yaml
+from neurodyn.report.commands import commands_table
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import Table, cards, code, fold, header, page, paragraph, section
 from neurodyn.report.recording import Recording, film_of, two_episodes
@@ -45,7 +46,7 @@ def write_control_report(path: Path, task: Task, result: ControlResult, executed
 
 
 def control_tables(result: ControlResult) -> list[Table]:
-    """Return tables of the episodes' returns, the cost of planning, and the distance of the model from the plant."""
+    """Return tables of returns, commands, the cost of planning, and the distance of the model from the plant."""
     row = result.result
     returns = Table(
         f"{result.task}: {result.planner} in {result.model}, on {result.plant}",
@@ -67,7 +68,7 @@ def control_tables(result: ControlResult) -> list[Table]:
             for error in ([] if result.model_error is UNSET else result.model_error)
         ],
     )
-    return [returns, costs, errors]
+    return [returns, commands_table([row]), costs, errors]
 
 
 def control_film(task: Task, result: ControlResult, executed: ExecutedPath) -> Recording:

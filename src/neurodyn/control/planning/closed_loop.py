@@ -13,6 +13,7 @@ import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
+from neurodyn.control.commands import CommandTally
 from neurodyn.control.planning.planner import Planner
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import EpisodeOutcomes, EpisodeTally, Returns
@@ -192,7 +193,7 @@ def _run(
     start = current.state, current.memory
     watch = FaultWatch(loop, f"task {task.name!r} planned by {name} in {plant.name}")
     generator = device_generator(current.state.q.device, derive_seed(seed, "control"))
-    tally = EpisodeTally(task, episodes, current.state.q.device)
+    tally, commands = EpisodeTally(task, episodes, current.state.q.device), CommandTally(task)
     pending = [current.state.q.new_zeros(episodes, len(task.actions)) for _ in range(delay)]
     states, controls, running, times = [current.state], [], [], []
     restarted = False
@@ -206,6 +207,7 @@ def _run(
         assert planner.decided is not None
         pending.append(planner.decided)
         running.append(tally.running.clone())
+        commands.count(current.now, current.memory, tally.running)
         before, action = current, pending.pop(0)
         target = None
         if before.torque is None:  # targets drive the robot
@@ -232,7 +234,11 @@ def _run(
             pending = [action.masked_fill(ended[:, None], 0.0) for action in pending]
         current = _restart(current, context, start, ~tally.running, loop)
     path = ExecutedPath(Trajectory.of_states(states), torch.stack(controls, 1), torch.stack(running, 1))
-    return tally.outcome(), path, [(a / episodes, b / episodes, c / episodes) for a, b, c in times]
+    return (
+        replace(tally.outcome(), commands=commands.figures()),
+        path,
+        [(a / episodes, b / episodes, c / episodes) for a, b, c in times],
+    )
 
 
 def _concatenate(paths: Sequence[ExecutedPath]) -> ExecutedPath:

@@ -29,6 +29,7 @@ from neurodyn.policy.episodes.evaluation import evaluate as evaluate_policy
 from neurodyn.policy.episodes.logs import log_policies
 from neurodyn.policy.episodes.play import record_policy
 from neurodyn.policy.trust.judges import CONFIDENCE
+from neurodyn.report.commands import commands_table
 from neurodyn.report.identification import evidence
 from neurodyn.report.numbers import MISSING
 from neurodyn.report.page import (
@@ -140,7 +141,7 @@ def returns(result: PolicyEvaluation) -> list[Table]:
     return [
         Table(_title(result), head, rows, strong=1),
         Table("Reward error", compared, pairs, strong=2),
-        _commands(result),
+        commands_table(result.results),
         _promises(result),
         *_sensitivity(result),
         _terms(result),
@@ -217,17 +218,6 @@ def _histograms(result: PolicyEvaluation) -> str:
         "Each episode has a robot of its own; those that the return depends on most, by rank correlation, come first."
     )
     return section("Robots that differ", grid(shown), lead=lead) if shown else ""
-
-
-def _commands(result: PolicyEvaluation) -> Table:
-    """Return commanded and achieved values by dynamics; no rows for tasks without commands."""
-    rows = [
-        [row.dynamics, name, f"{one.commanded:.3g}", f"{one.achieved:.3g}", f"{one.moved:.3g}"]
-        for row in result.results
-        for name, one in ({} if row.commands is UNSET else row.commands).items()
-    ]
-    head = ["Dynamics", "Command", "Commanded", "Achieved", "Moved in any direction"]
-    return Table("Commanded and achieved", head, rows, strong=3)
 
 
 def _promises(result: PolicyEvaluation) -> Table:
