@@ -90,3 +90,11 @@ def test_a_planner_reaches_a_goal_in_a_second(reach):
         planner.act(current.state, current.memory)
         current, _, _ = frames.frame(current, planner.decided, generator)
     assert float(reach.distance(current.now, current.memory)) < 0.02
+
+
+def test_starts_are_poses_within_the_span_at_rest(reach):
+    state = reach.start(200, torch.Generator().manual_seed(1))
+    limits = torch.tensor([[joint.lower, joint.upper] for joint in reach.declaration().joints])
+    middle, half = limits.mean(1), 0.5 * 0.4 * (limits[:, 1] - limits[:, 0])
+    assert bool(((state.q - middle).abs() <= half + 1e-6).all())
+    assert not state.qd.any()

@@ -69,7 +69,7 @@ class ReachSettings(DeclaredSettings, frozen=True):
     Attributes:
         near: Distance from the goal at which it counts as reached [m].
         scale: Distance by which the reward for nearness has fallen by three quarters [m].
-        span: Share of each joint's range, about its middle, in which poses of goals are drawn.
+        span: Share of each joint's range, about its middle, in which poses of starts and goals are drawn.
         lowest: Least height of a goal, world axes [m].
     """
 
@@ -131,17 +131,28 @@ class Reach(PointReaching, DeclaredTask):
 
         return articulation(self.declaration())
 
+    def start(self, worlds: int, generator: torch.Generator) -> State:
+        """Draw poses in which goals lie, too, at rest; objects are where resets put them."""
+        state, (poses, _) = super().start(worlds, generator), self._poses
+        own = self._drawn(poses, worlds, generator)
+        scalar = torch.tensor([joint.scalar for joint in self.declaration().joints for _ in range(joint.nq)])
+        return State(torch.where(scalar.to(own.device), own, state.q), torch.zeros_like(state.qd))
+
     def commands(self, worlds: int, generator: torch.Generator) -> Tensor:
         """Draw goals [m], shape [worlds, 3]."""
-        rows = torch.randint(len(self._goals), (worlds,), generator=generator, device=generator.device)
-        return self._goals.to(generator.device, torch.get_default_dtype())[rows]
+        return self._drawn(self._poses[1], worlds, generator)
+
+    @staticmethod
+    def _drawn(rows: Tensor, worlds: int, generator: torch.Generator) -> Tensor:
+        chosen = torch.randint(len(rows), (worlds,), generator=generator, device=generator.device)
+        return rows.to(generator.device, torch.get_default_dtype())[chosen]
 
     @cached_property
-    def _goals(self) -> Tensor:
-        """Places of the end effector in random poses, those that are high enough [m], shape [goals, 3].
+    def _poses(self) -> tuple[Tensor, Tensor]:
+        """Random poses [poses, nq] whose end effector is high enough, and where it is [m], shape [poses, 3].
 
         Raises:
-            InputError: None is.
+            InputError: There are none.
         """
         from neurodyn.sim.declaration.pose import full_position, point_positions  # tasks load without a simulator
 
@@ -160,13 +171,13 @@ class Reach(PointReaching, DeclaredTask):
             contact_points=(ContactPoint(name="end_effector", joint=index, point=end.point, radius=0.0),),
         )
         places = point_positions(built, layout, q)[:, 0]
-        high_enough = places[places[:, 2] >= self.settings.lowest]
-        if not len(high_enough):
+        high_enough = places[:, 2] >= self.settings.lowest
+        if not high_enough.any():
             raise InputError(
                 f"task {self.name!r}: in {_POSES:,} poses the end effector is at most {places[:, 2].max():.3g} m high; "
                 f"valid: tasks: {{reach: {{lowest: ...}}}} below that"
             )
-        return torch.from_numpy(high_enough)
+        return torch.from_numpy(q[high_enough]), torch.from_numpy(places[high_enough])
 
     def observation_terms(self) -> ObservationTerms:
         """Return joints and their rates, the way from the end effector to the goal, and the last action."""
