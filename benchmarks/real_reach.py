@@ -23,7 +23,7 @@ from neurodyn.control.resolve import open_dynamics
 from neurodyn.tasks import load as load_task
 from world_board import train
 
-NAMES = ("so101", "xl330")
+NAMES = ("so101",)
 FRAMES = 100
 """Length of an episode."""
 PAST, HORIZON = 20, 40

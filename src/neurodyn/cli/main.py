@@ -240,7 +240,7 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
             bound()
         except KeyboardInterrupt as stop:
             resumable = "resume" in inspect.signature(called).parameters
-            again = shlex.join([*command.split(), *arguments[1:], *["--resume"][: "--resume" not in arguments]])
+            again = shlex.join([*command.split(), *arguments[1:], *([] if "--resume" in arguments else ["--resume"])])
             raise _stop_error(stop, again if resumable else "") from None
     return 0
 

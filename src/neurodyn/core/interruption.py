@@ -18,7 +18,7 @@ WORK_IS_KEPT = "interrupted; what was finished is kept"
 UNFINISHED = "interrupted; nothing unfinished is left"
 """The same for commands without `--resume`, which may not have finished anything."""
 RESUME = "; the same command with --resume goes on"
-"""End of a message when work was saved; dropped for commands without `--resume`."""
+"""End of a message when work was saved; the command line names the command instead, or drops it without `--resume`."""
 _SAME_SECONDS = 3.0
 """In a multi-process training, the time within which a second signal counts as the same one: the terminal and torchrun
 both send it [s].

@@ -380,7 +380,7 @@ class _WindowSource:
 
 ENOUGH_LOGS = 10
 """Number of logs from which on each log is one block."""
-BLOCKS = 2.0 / 3.0
+BLOCK_EXPONENT = 2.0 / 3.0
 """Power of the number of windows of which there are as many blocks, of fewer logs."""
 
 
@@ -413,7 +413,7 @@ def blocks_of(windows: Windows) -> Blocks:
     origin = windows.source
     if len(origin.logs) >= ENOUGH_LOGS:
         return Blocks(origin.log, len(origin.logs), True)
-    length = max(1, round(windows.count ** (1.0 - BLOCKS)))
+    length = max(1, round(windows.count ** (1.0 - BLOCK_EXPONENT)))
     log, places = origin.log.numpy(), origin.places.numpy()
     order = np.lexsort((places[:, 1], places[:, 0], log))
     block, of_window = -1, torch.zeros(windows.count, dtype=torch.long)

@@ -18,7 +18,7 @@ from neurodyn.data.windows import select_windows
 from neurodyn.identify.doubts.evidence import FitEvidence
 from neurodyn.identify.result import IdentifiedParameter
 from neurodyn.identify.unknowns.quantities import LIMITS, carried
-from neurodyn.identify.unknowns.search_space import MASS_SCALE, PAYLOAD
+from neurodyn.identify.unknowns.search_space import IMPLAUSIBLE, MASS_SCALE, PAYLOAD
 
 _STALLS: tuple[float, float] = (0.5, 0.9)
 """Shares of a motor's torque that one quantity takes up in the logged motion: one for a remark, one to worry."""
@@ -29,8 +29,6 @@ _FACTOR = 4.0
 _MASS = 2.0
 _HEAVY = 0.5
 """Payload of a bolted robot, as a share of its mass, above which it is another robot."""
-_IMPLAUSIBLE = 3.0
-"""Deviations of its prior by which a link's mass differs from the declared one above which it stands in for another."""
 _NAMED = 3
 _QUANTILE = 0.95
 _BOUNDARY = 1e-9
@@ -59,7 +57,7 @@ def differs_in_masses(evidence: FitEvidence) -> Iterator[Finding]:
     """Doubt masses of links that are far from the declared ones, in deviations of their priors."""
     far = [
         one for one in evidence.determined
-        if one.name.endswith(f".{MASS_SCALE}") and one.in_prior is not UNSET and abs(one.in_prior.value) > _IMPLAUSIBLE
+        if one.name.endswith(f".{MASS_SCALE}") and one.in_prior is not UNSET and abs(one.in_prior.value) > IMPLAUSIBLE
     ]  # fmt: skip
     if far:
         yield Finding(

@@ -28,6 +28,8 @@ _LEAST_SHARE = 0.01
 
 LEAST = 1e-6
 """Minimum standard deviation; logs are stored in single precision."""
+EXACT = 1e-5
+"""Noise of positions below which a log is that of a simulator, with exact initial states [rad or m]."""
 MEDIAN = 0.6745
 """Median of |x| for a standard normal x."""
 

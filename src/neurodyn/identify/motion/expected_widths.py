@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neurodyn.data.windows import BLOCKS
+from neurodyn.data.windows import BLOCK_EXPONENT
 from neurodyn.identify.fit.intervals import Identifiability
 from neurodyn.identify.fit.least_squares import forgetting
 
@@ -82,11 +82,11 @@ class ExpectedWidths:
     def then(self, gained: Tensor, seconds: float) -> Tensor:
         """Return the standard deviations with further logs of some length and information [..., n, n], [..., n]."""
         narrower = self._plain(self._with(gained, seconds)) / self._before
-        return torch.hypot(self._noisy * (self._lasting(seconds) * narrower).clamp(max=1.0), self.floor)
+        return torch.hypot(self._noisy * (self._inflation(seconds) * narrower).clamp(max=1.0), self.floor)
 
-    def _lasting(self, seconds: float) -> float:
+    def _inflation(self, seconds: float) -> float:
         """Return by how much more deviations are inflated with further logs, which have more blocks of windows."""
-        blocks = (self._degrees + 1.0) * self._shares(seconds)[2] ** BLOCKS
+        blocks = (self._degrees + 1.0) * self._shares(seconds)[2] ** BLOCK_EXPONENT
         return ((1.0 + self._unexplained * (blocks - 1.0)) / (1.0 + self._unexplained * self._degrees)) ** 0.5
 
     def ratios(self, gained: Tensor, seconds: float) -> Tensor:

@@ -27,7 +27,7 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.confidence.parameter_search import Searched, SearchEnd, kept_stage
 from neurodyn.identify.fit.intervals import moves_of_starts, shift_towards
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
-from neurodyn.identify.fit.readings import ComparedReadings, noise_of
+from neurodyn.identify.fit.readings import EXACT, ComparedReadings, noise_of
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
 from neurodyn.identify.fit.window_starts import NEARLY_LINEAR, probe_coordinates, settle_starts
 from neurodyn.identify.ladder.initial_states import differentiated, start_of
@@ -47,8 +47,6 @@ _WORST = 1e300
 _SHARE = 0.25
 """Initial scale of a channel, as a share of the declared model's errors."""
 
-_EXACT = 1e-5
-"""Noise of positions below which initial states are those of the log [rad or m]: that of a simulator."""
 _FINE = 1.25e-3
 """Steps of the engine with which a fit without contacts ends, if the settings do not say [s]: damping that is implicit
 in a step of the engine acts half a step late, which a fit takes for another delay."""
@@ -160,7 +158,7 @@ class Fitting:
         self._measured = compared_readings(self.dynamics, store, windows)
         self._velocities = settings.velocities and start_of(store, "auto") == "logged" and not differentiated(store)
         free = settings.initial == "free" or differentiated(store)  # differences are too noisy to begin with
-        self._free_starts = free and bool((self.noise.q > _EXACT).any())
+        self._free_starts = free and bool((self.noise.q > EXACT).any())
         if scaled_like is not None:
             self.scale = scaled_like.scale
             if scaled_like.space.names == self.space.names:
@@ -543,7 +541,7 @@ class Fitting:
 
     @property
     def _finest(self) -> int:
-        """Steps of the engine in a frame with which the fit ends (`finish`); those it has if it ends with them."""
+        """Steps of the engine in a frame with which the fit ends (`finish`): the present ones if given or if contacts may act."""
         own = self.model.engine.substeps
         even = math.lcm(own, 2)  # half as many have to be whole, and hold a log's commands
         given = self.settings.substeps is not UNSET or self._measured is not None

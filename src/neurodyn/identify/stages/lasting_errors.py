@@ -16,6 +16,7 @@ from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.verdict import Finding
 from neurodyn.data.windows import Blocks, blocks_of
 from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.identify.fit.readings import EXACT
 from neurodyn.identify.fit.residuals import Point, Residuals
 from neurodyn.identify.stages.growing_windows import settled
 
@@ -28,8 +29,6 @@ _LEAST = 8
 TIMES, MATTERS = (1.4, 2.2), 0.004
 """Deviations of means, relative to that of noise, from which on something is missing: of errors that matter, as they
 are larger than a share of the declaration's after the longest horizon, and of any."""
-_EXACT = 1e-5
-"""Noise below which a log is that of a simulator, whose errors are those of the engine's steps [rad or m]."""
 _FOLLOWS = 0.3
 """Least correlation with a signal that is told."""
 _SLOW = 0.02
@@ -83,10 +82,10 @@ def lasting_errors(residuals: Residuals, point: Point) -> list[LastingError]:
     told = []
     for joint in spec.joints:
         k = spec.tangent_names.index(joint.tangent_names[0])
-        noise, kept = float(residuals.noise.q[k]), moving[..., k]
-        if not joint.scalar or noise <= _EXACT or int(kept.sum()) < _LEAST:
+        noise, kept = float(residuals.noise.q[k]), moving[..., k] & parts[0][..., k].isfinite()
+        if not joint.scalar or noise <= EXACT or int(kept.sum()) < _LEAST:
             continue
-        error = parts[0][..., k]
+        error = parts[0][..., k].nan_to_num()
         variance = _typical(error.square(), kept, blocks_of(windows))
         size = max(0.0, variance - noise**2 / _FRAMES) ** 0.5
         follows = _followed(error[kept], {name: one[kept] for name, one in _signals(spec, joint, *parts[1:]).items()})
@@ -111,7 +110,7 @@ def _signals(spec: StateSpec, joint: JointSpec, speed: Tensor, q: Tensor, contro
     rate = speed[..., spec.tangent_names.index(joint.tangent_names[0])]
     position, direction = q[..., spec.q_names.index(joint.q_names[0])], torch.tanh(rate / _SLOW)
     signals = {"its speed": rate, "its position": position, "the direction of its motion": direction}
-    if joint.name in spec.controls:
+    if joint.name in spec.controls and spec.control_kind in ("target", "torque"):  # others are in units of their own
         command = control[..., spec.controls.index(joint.name)]
         load = command - position if spec.control_kind == "target" else command
         signals |= {"its load": load, "its load along its motion": load.abs() * direction}

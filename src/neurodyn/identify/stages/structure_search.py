@@ -44,12 +44,10 @@ from neurodyn.identify.stages.structure_kinds import (
     StructureCandidate,
     StructureKind,
 )
-from neurodyn.identify.unknowns.search_space import MASS_SCALE, PAYLOAD, Coordinate, CoordinateSpace
+from neurodyn.identify.unknowns.search_space import IMPLAUSIBLE, MASS_SCALE, PAYLOAD, Coordinate, CoordinateSpace
 
-IMPLAUSIBLE = 3.0
-"""Standard deviations of a prior beyond which a value is implausible."""
 _ROUNDS, _TRIALS = 2, 3
-"""Most structures that are kept, and most that are fitted for each."""
+"""Most structures that are kept, and most that are fitted for each, besides other places of a payload."""
 _WINDOWS = 48
 """Windows of the screening."""
 _LEAST = 0.02
@@ -70,8 +68,8 @@ _FEW = 3
 _SHARE = 0.8
 """Largest share of the error with which a structure is kept that no screening asked for."""
 _MANY = 30
-"""Coordinates of a fit beyond which only one structure and payloads in two places are tried in a round, and one spring,
-and fits take no more time."""
+"""Coordinates of a fit beyond which only one structure and payloads in two places are tried in a round (others only where
+the best leaves masses implausible), and one spring, and fits take no more time."""
 _PATIENT = 25
 """Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
 
@@ -158,7 +156,7 @@ class StructureSearch:
         return self
 
     def look_again(self, finished: Fitting) -> bool:
-        """Try structures once more where a finished fit has implausible masses of links; return whether one is kept.
+        """Try those not tried yet where a finished fit has implausible masses of links; return whether one is kept.
 
         Its short steps and its scale show what longer steps and an earlier scale hid. `fitting` is the fit that was
         finished, or the one with what is kept: with the longer steps, to be finished again.
@@ -219,7 +217,7 @@ class StructureSearch:
         """
         loads = [one for one in trials if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD]
         best = min((one for one in loads if one.told.kept), key=lambda one: one.told.share or 0.0, default=None)
-        if best is None or not _has_implausible_masses(best.fitting):
+        if best is None or self._is_late or not _has_implausible_masses(best.fitting):
             return []
         tried = [one.candidate.place for one in loads]
         return [one for one in self._loads if one.candidate.place not in tried]
@@ -281,6 +279,7 @@ class StructureSearch:
         plausible = (
             STRUCTURES[candidate.kind] is ADDED_PAYLOAD and not judgement.kept
             and _off_priors(self.fitting) - _off_priors(trial) > _EVIDENCE and not errors.worse_than(before)
+            and _has_implausible_masses(self.fitting) and not _has_implausible_masses(trial)
         )  # fmt: skip
         reason = f"{judgement.reason}, but with it masses of links are plausible" if plausible else judgement.reason
         told = TriedStructure(

@@ -231,6 +231,8 @@ class Coordinate:
         return replace(self, width=self.width * max(1.0, abs(x)))
 
 
+IMPLAUSIBLE = 3.0
+"""Deviations of its prior from the declared value beyond which a value stands in for something else."""
 MASS_SCALE = "mass_scale"
 INERTIA_SCALE = "inertia_scale"
 """Factor on all entries of a link's inertia about its centre."""

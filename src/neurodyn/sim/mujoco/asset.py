@@ -60,6 +60,10 @@ def read_spec(
     _delete(spec, _LOOKS)
     for seen in (*spec.geoms, *spec.sites, *spec.tendons):
         seen.material = ""
+    for geom in spec.geoms:
+        given = choose(geom.name, densities or {})
+        if given is not None:
+            geom.density, geom.mass = given, float("nan")
     unfused = _unfused(path, spec)
     _delete(spec, _UNPHYSICAL)
     if unfused:
@@ -67,10 +71,6 @@ def read_spec(
             name=_KEPT, objtype=[int(import_mujoco().mjtObj.mjOBJ_BODY)] * len(unfused), objname=unfused,
             objprm=[0.0] * len(unfused),
         )  # fmt: skip
-    for geom in spec.geoms:
-        given = choose(geom.name, densities or {})
-        if given is not None:
-            geom.density, geom.mass = given, float("nan")
     spec.compiler.discardvisual = True
     _disable(spec)
     _give_joints(spec)
