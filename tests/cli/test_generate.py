@@ -65,7 +65,9 @@ def test_ctrl_c_keeps_what_is_simulated_and_names_the_command_that_goes_on(tmp_p
         text=True,
     )  # fmt: skip
     part = tmp_path / "data.h5.part"
+    until = time.monotonic() + 120.0
     while not (part.exists() and part.stat().st_size > 2_000_000):
+        assert time.monotonic() < until
         time.sleep(0.05)
         assert process.poll() is None
     process.send_signal(signal.SIGINT)

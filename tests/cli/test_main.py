@@ -155,7 +155,7 @@ def test_a_verb_that_can_resume_names_the_command(
     assert run([verb, *arguments.get(verb, ["run"]), "--out", "a b"]) == 130
     text = capsys.readouterr().err
     assert f"neurodyn: {expected}" in text
-    assert text.endswith("--out 'a b' --resume` goes on\n") or verb == "reproduce"
+    assert text.endswith("--out 'a b' --resume` goes on\n") == (verb != "reproduce")
 
 
 def test_a_fault_of_ours_is_not_called_bad_input(monkeypatch: pytest.MonkeyPatch):

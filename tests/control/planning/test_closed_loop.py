@@ -14,6 +14,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import Control, State, Step, Window
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.report.planning import control_tables, write_control_report
+from neurodyn.tasks.commands import GOAL, GoalCommand
 from tests.control.planning.test_planner import Smooth
 from tests.policy.small_worlds import SPEC, Hold
 
@@ -32,9 +33,12 @@ class Heavy(Rolling):
 
 
 class Longer(Hold):
-    """Ten frames."""
+    """Ten frames, commanded to be at the middle."""
 
     frames = 10
+
+    def commanded(self, quantities, memory):
+        return {GOAL: GoalCommand(quantities["joint_position"][:, 0].abs())}
 
 
 def looped(model=None, plant=None, task=None, planner="annealed", **options):
@@ -57,6 +61,9 @@ def test_returns_are_those_of_the_plant():
     assert result.frame_ms == pytest.approx(100.0)
     assert result.model_frames > 0
     assert path.running.all()
+    command = result.result.commands[GOAL]  # of each frame at its start
+    assert command.commanded == pytest.approx(float(x[:, 0].abs().mean()), rel=1e-5)
+    assert command.achieved == pytest.approx(float((x[:, 0].abs() - x[:, 9].abs()).mean()), rel=1e-5)
 
 
 def test_the_error_of_the_model_is_found():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an asset says of its whole model holds for the robot alone, and what we add to it does not change the robot."""
 
+import math
 from pathlib import Path
 
 import mujoco
@@ -135,6 +136,14 @@ def test_bodies_are_fused_as_in_plain_mujoco(referring: str, tmp_path: Path):
     assert own.nbody == (4 if referring else 3)
     model = build_model(robot, robot.named_ground("flat")).model
     assert model.body_invweight0[: own.nbody] == pytest.approx(own.body_invweight0, rel=1e-9)
+
+
+def test_bodies_that_weigh_by_a_declared_density_are_fused_too(tmp_path: Path):
+    text = SLED.format(**GIVEN | {"compiler": 'fusestatic="true"'})
+    light = '<body name="ball" pos="0 0 2"><freejoint/><geom name="shell" type="sphere" size=".1" mass="0"/></body>'
+    (tmp_path / "sled.xml").write_text(text.replace("</worldbody>", f"{light}</worldbody>"))
+    spec = read_spec(tmp_path / "sled.xml", densities={"shell": 500.0})
+    assert spec.compile().body("ball").mass == pytest.approx(500.0 * 4.0 / 3.0 * math.pi * 0.1**3)
 
 
 def test_limits_in_degrees_are_declared_to_the_last_digit(tmp_path: Path):

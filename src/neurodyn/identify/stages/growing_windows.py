@@ -541,7 +541,7 @@ class Fitting:
 
     @property
     def _finest(self) -> int:
-        """Steps of the engine in a frame with which the fit ends (`finish`): the present ones if given or if contacts may act."""
+        """Steps of the engine in a frame with which `finish` ends: the present ones if given or if contacts may act."""
         own = self.model.engine.substeps
         even = math.lcm(own, 2)  # half as many have to be whole, and hold a log's commands
         given = self.settings.substeps is not UNSET or self._measured is not None

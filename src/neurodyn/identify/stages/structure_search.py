@@ -68,8 +68,8 @@ _FEW = 3
 _SHARE = 0.8
 """Largest share of the error with which a structure is kept that no screening asked for."""
 _MANY = 30
-"""Coordinates of a fit beyond which only one structure and payloads in two places are tried in a round (others only where
-the best leaves masses implausible), and one spring, and fits take no more time."""
+"""Coordinates of a fit beyond which only one structure, payloads in two places (in others if that leaves implausible
+masses) and one spring are tried in a round, and fits take no more time."""
 _PATIENT = 25
 """Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
 
