@@ -279,9 +279,8 @@ class StructureSearch:
         plausible = (
             STRUCTURES[candidate.kind] is ADDED_PAYLOAD and not judgement.kept
             and _off_priors(self.fitting) - _off_priors(trial) > _EVIDENCE and not errors.worse_than(before)
-            and _has_implausible_masses(self.fitting) and not _has_implausible_masses(trial)
         )  # fmt: skip
-        reason = f"{judgement.reason}, but with it masses of links are plausible" if plausible else judgement.reason
+        reason = f"{judgement.reason}, but with it values are nearer to the declared ones" if plausible else judgement.reason
         told = TriedStructure(
             name=describe(candidate), kept=judgement.kept or plausible, share=judgement.share, reason=reason,
             asked_by=self._reasons or [f"the screening alone, by {screened.share:.1%} of the cost"],
