@@ -17,8 +17,8 @@ from neurodyn.identify.settings import FitStage
 from tests.identify.two_joint_arm import declared, plant, text, write_log
 
 SETTINGS = AdaptationSettings(
-    stages=(FitStage(0.05, 150, 4),), screen=60, networks=False, proposals=2, proposal_seconds=4.0, rollouts_each=20,
-    reference_steps=0, refits=0,
+    stages=(FitStage(0.05, 150, 4), FitStage(0.25, 60, 4)), screen=60, networks=False, proposals=2,
+    proposal_seconds=4.0, rollouts_each=20, reference_steps=0, refits=0,
 )  # fmt: skip
 WORN = {"friction": 0.3, "load": 0.4}
 ROBOT = '''

@@ -167,7 +167,7 @@ class StructureSearch:
         share = self.fitting.held_out_cost() / max(self.costs[kept_stage(self.costs)], 1e-300)
         self.costs = {name: share * cost for name, cost in self.costs.items()}  # in the other scale
         self._forget()
-        return self._round()
+        return self._round(nearer=True)
 
     @property
     def _is_late(self) -> bool:
@@ -199,8 +199,12 @@ class StructureSearch:
         self._asked = None
         self._errors_of_kept = {}
 
-    def _round(self, *, last: bool = False) -> bool:
-        """Fit the best candidates of the screening, or those that are tried last; return whether the best is kept."""
+    def _round(self, *, last: bool = False, nearer: bool = False) -> bool:
+        """Fit the best candidates of the screening, or those that are tried last; return whether the best is kept.
+
+        A payload that outweighs the robot does not count. Of other places of a payload, and with `nearer` of all, those
+        count that bring values nearer to the declared ones.
+        """
         asked, chosen = self._reasons, self._chosen(last=last)
         if chosen and self._begin is None and not self.tried:
             self._settle()
@@ -208,7 +212,11 @@ class StructureSearch:
                 return False
             chosen = chosen if self._large else self._chosen(last=last)
         trials = [self._try(one) for one in chosen]
-        return self._keep(trials + [self._try(one) for one in self._other_places(trials)])
+        others, off = [self._try(one) for one in self._other_places(trials)], _off_priors(self.fitting)
+        doubtful = trials + others if nearer else others
+        far = {id(one) for one in doubtful if _off_priors(one.fitting) >= off}
+        far |= {id(one) for one in trials + others if _outweighs(one.fitting)}
+        return self._keep([one.refused() if id(one) in far else one for one in trials + others])
 
     def _other_places(self, trials: Sequence["_Trial"]) -> list[Screened]:
         """Return a payload on the links where none was tried, if with the best one masses of links are implausible.
@@ -280,7 +288,9 @@ class StructureSearch:
             STRUCTURES[candidate.kind] is ADDED_PAYLOAD and not judgement.kept
             and _off_priors(self.fitting) - _off_priors(trial) > _EVIDENCE and not errors.worse_than(before)
         )  # fmt: skip
-        reason = f"{judgement.reason}, but with it values are nearer to the declared ones" if plausible else judgement.reason
+        reason = (
+            f"{judgement.reason}, but with it values are nearer to the declared ones" if plausible else judgement.reason
+        )
         told = TriedStructure(
             name=describe(candidate), kept=judgement.kept or plausible, share=judgement.share, reason=reason,
             asked_by=self._reasons or [f"the screening alone, by {screened.share:.1%} of the cost"],
@@ -362,6 +372,10 @@ class _Trial:
     errors: _HeldOutErrors
     plausible: bool = False
 
+    def refused(self) -> "_Trial":
+        """Return the trial, not to be kept."""
+        return replace(self, told=msgspec.structs.replace(self.told, kept=False), plausible=False)
+
 
 def asks(fitting: Fitting) -> list[str]:
     """Return why a fit asks for another structure: what is at a bound or implausible, and what is unexplained."""
@@ -388,6 +402,12 @@ def _off_priors(fitting: Fitting) -> float:
 def _has_implausible_masses(fitting: Fitting) -> bool:
     names = zip(fitting.space.names, fitting.x.tolist(), strict=True)
     return any(name.endswith(f".{MASS_SCALE}") and abs(x) > IMPLAUSIBLE for name, x in names)
+
+
+def _outweighs(fitting: Fitting) -> bool:
+    """Return whether a payload is heavier than the robot."""
+    space, links = fitting.space, fitting.model.mechanism.links
+    return space.has(PAYLOAD[0]) and float(space.value(PAYLOAD[0], fitting.x)) > sum(link.mass for link in links)
 
 
 def _unexplained(fitting: Fitting) -> list[tuple[float, str, float]]:
