@@ -79,11 +79,6 @@ def test_a_payload_is_found_on_the_link_that_carries_it(arm: tuple[Path, Store])
     fitting, _ = best_structure([fit_model(arm, SETTINGS)], arm[1], SETTINGS, 1)
     search = StructureSearch(fitting).run(fitting.run().stages)
     kept, tried = search.kept[0], search.tried[0]
-    print(
-        search.tried,
-        search.kept,
-        {n: float(search.fitting.space.value(n, search.fitting.x)) for n in search.fitting.space.names},
-    )
     assert (kept.kind, kept.place) == ("payload", "elbow")
     assert search.unseen is None, "it is fitted"
     assert tried.kept
