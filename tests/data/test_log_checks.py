@@ -197,6 +197,19 @@ def test_a_joint_that_friction_holds_is_not_frozen():
     assert "frozen" not in [one.name for one in found("target", columns)]
 
 
+@pytest.mark.parametrize(("base", "doubted"), [("free", []), ("revolute", ["commands"])])
+def test_loads_on_legs_move_soft_joints_more_than_small_targets_do(base: str, doubted: list[str]):
+    hip, rng = JointSpec(name="hip", kind="revolute"), np.random.default_rng(0)
+    robot = StateSpec(
+        robot="dog", joints=(JointSpec(name="base", kind=base), hip), controls=("hip",), dt=DT, control_kind="target"
+    )
+    rows = np.zeros((2000, robot.nq + robot.nv + 1))
+    rows[:, -1] = 0.02 * rng.standard_normal(2000)
+    rows[:, robot.q_names.index("hip")] = 0.5 * rows[:, -1] + 0.05 * rng.standard_normal(2000)
+    log = LogColumns(robot, rows, np.array([0, 2000]), DeclaredCommands({"hip": Drive(kind="servo", kp=50.0)}))
+    assert [one.name for one in log_checks.commands_of_something_else(log)] == doubted
+
+
 def test_positions_are_no_torques_and_torques_no_positions():
     assert found("torque", SOUND["target"])[0].name == "targets"
     (told,) = [one for one in found("target", SOUND["torque"]) if one.name == "commands"]
