@@ -408,7 +408,7 @@ def commands_of_something_else(log: LogColumns) -> Iterator[Finding]:
     astray = [name for name in names if table[name][name] < _FOLLOWS and not _moved_by_loads(log, name)]
     if not astray:
         return
-    sizes = [float(log.command(name).std() / log.position(name).std()) for name in astray]
+    sizes = [_size_of_commands(log, name) for name in astray]
     cause = "torques, another column, or another run" if max(sizes) > 5.0 or min(sizes) < 0.2 else (
         "another column, or another run"
     )  # fmt: skip
@@ -421,7 +421,12 @@ def commands_of_something_else(log: LogColumns) -> Iterator[Finding]:
 
 def _moved_by_loads(log: LogColumns, name: str) -> bool:
     """Return whether a robot stands on a soft joint whose targets vary less than loads move it."""
-    return log.spec.floating and log.command(name).std() < _SMALL * log.position(name).std()
+    return log.spec.floating and _size_of_commands(log, name) < _SMALL
+
+
+def _size_of_commands(log: LogColumns, name: str) -> float:
+    """Return the deviation of a joint's commands, relative to that of its positions."""
+    return float(log.command(name).std() / log.position(name).std())
 
 
 def _best_correlation(log: LogColumns, command: str, joint: str) -> float:

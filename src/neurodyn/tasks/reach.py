@@ -8,14 +8,12 @@ Goals are places of the end effector in random poses, so that each can be reache
 from abc import ABC
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-import msgspec
 import numpy as np
 import torch
 from torch import Tensor
 
-from neurodyn.core.description.contacts import ContactPoint, ContactPointLayout
 from neurodyn.core.errors import InputError, require
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.quantities import Maker, Quantities, declared_end_effector
@@ -24,9 +22,6 @@ from neurodyn.tasks.commands import GOAL, Command, GoalCommand
 from neurodyn.tasks.declared import DeclaredSettings, DeclaredTask
 from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
 from neurodyn.tasks.task import Task
-
-if TYPE_CHECKING:
-    from neurodyn.sim.articulations import Articulation
 
 _PLACE = "end_effector_position"
 _POSES = 4096
@@ -120,16 +115,10 @@ class Reach(PointReaching, DeclaredTask):
 
     @cached_property
     def _by_joints(self) -> Maker:
-        robot = self.declaration()
-        assert robot.end_effector is not None
-        end = msgspec.structs.replace(robot.end_effector, joints=tuple(self._built.joints))
-        return declared_end_effector(msgspec.structs.replace(robot, end_effector=end))[_PLACE]
-
-    @cached_property
-    def _built(self) -> "Articulation":
         from neurodyn.sim.simulators import articulation  # tasks load without a simulator
 
-        return articulation(self.declaration())
+        robot = self.declaration()
+        return declared_end_effector(robot, lambda: articulation(robot).joints)[_PLACE]
 
     def start(self, worlds: int, generator: torch.Generator) -> State:
         """Draw poses in which goals lie, too, at rest; objects are where resets put them."""
@@ -154,30 +143,26 @@ class Reach(PointReaching, DeclaredTask):
         Raises:
             InputError: There are none.
         """
-        from neurodyn.sim.declaration.pose import full_position, point_positions  # tasks load without a simulator
+        from neurodyn.sim.declaration.pose import full_position  # tasks load without a simulator
 
         robot, rng = self.declaration(), np.random.default_rng(0)
-        end, built, names = robot.end_effector, self._built, robot.spec.q_names
-        assert end is not None
+        names = robot.spec.q_names
         q = np.tile(full_position(robot, robot.nominal), (_POSES, 1))
         for joint in robot.joints:
             if joint.scalar:
                 low, high = robot.sampling_interval("q", joint.name)
                 middle, half = 0.5 * (low + high), 0.5 * self.settings.span * (high - low)
                 q[:, names.index(joint.name)] = rng.uniform(middle - half, middle + half, _POSES)
-        index = [joint.name for joint in built.joints].index(end.joint)
-        layout = ContactPointLayout(
-            joints=tuple(built.joints),
-            contact_points=(ContactPoint(name="end_effector", joint=index, point=end.point, radius=0.0),),
-        )
-        places = point_positions(built, layout, q)[:, 0]
+        poses = torch.from_numpy(q)
+        state = State(poses, poses.new_zeros(_POSES, len(robot.spec.qd_names)))
+        places = self._by_joints(Quantities(robot.name, {}, state=state))
         high_enough = places[:, 2] >= self.settings.lowest
         if not high_enough.any():
             raise InputError(
                 f"task {self.name!r}: in {_POSES:,} poses the end effector is at most {places[:, 2].max():.3g} m high; "
                 f"valid: tasks: {{reach: {{lowest: ...}}}} below that"
             )
-        return torch.from_numpy(q[high_enough]), torch.from_numpy(places[high_enough])
+        return poses[high_enough], places[high_enough]
 
     def observation_terms(self) -> ObservationTerms:
         """Return joints and their rates, the way from the end effector to the goal, and the last action."""

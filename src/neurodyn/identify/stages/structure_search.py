@@ -212,11 +212,14 @@ class StructureSearch:
                 return False
             chosen = chosen if self._large else self._chosen(last=last)
         trials = [self._try(one) for one in chosen]
-        others, off = [self._try(one) for one in self._other_places(trials)], _off_priors(self.fitting)
-        doubtful = trials + others if nearer else others
-        far = {id(one) for one in doubtful if _off_priors(one.fitting) >= off}
-        far |= {id(one) for one in trials + others if _outweighs(one.fitting)}
-        return self._keep([one.refused() if id(one) in far else one for one in trials + others])
+        others = [self._try(one) for one in self._other_places(trials)]
+        counted = [self._counted(one, nearer=nearer) for one in trials]
+        return self._keep(counted + [self._counted(one, nearer=True) for one in others])
+
+    def _counted(self, trial: "_Trial", *, nearer: bool) -> "_Trial":
+        """Return a trial, refused with a payload that outweighs the robot or, if asked, with values no `nearer`."""
+        far = nearer and _off_priors(trial.fitting) >= _off_priors(self.fitting)
+        return trial.refused() if far or _outweighs(trial.fitting) else trial
 
     def _other_places(self, trials: Sequence["_Trial"]) -> list[Screened]:
         """Return a payload on the links where none was tried, if with the best one masses of links are implausible.
@@ -257,9 +260,8 @@ class StructureSearch:
         self._loads = loads = [one for one in found if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD]
         if loads or self.fitting.space.has(PAYLOAD[0]):
             most = max(loads, key=attrgetter("most"), default=None)
-            total = sum(link.mass for link in self.fitting.model.mechanism.links)
             self.unseen = None
-            if most is not None and most.most > _NOTABLE * total:
+            if most is not None and most.most > _NOTABLE * _mass(self.fitting):
                 self.unseen = UnseenPayload(joint=most.candidate.place, mass=most.most)
 
     def _round_of_springs(self) -> None:
@@ -406,8 +408,13 @@ def _has_implausible_masses(fitting: Fitting) -> bool:
 
 def _outweighs(fitting: Fitting) -> bool:
     """Return whether a payload is heavier than the robot."""
-    space, links = fitting.space, fitting.model.mechanism.links
-    return space.has(PAYLOAD[0]) and float(space.value(PAYLOAD[0], fitting.x)) > sum(link.mass for link in links)
+    space = fitting.space
+    return space.has(PAYLOAD[0]) and float(space.value(PAYLOAD[0], fitting.x)) > _mass(fitting)
+
+
+def _mass(fitting: Fitting) -> float:
+    """Return the declared mass of the robot [kg]."""
+    return sum(link.mass for link in fitting.model.mechanism.links)
 
 
 def _unexplained(fitting: Fitting) -> list[tuple[float, str, float]]:
