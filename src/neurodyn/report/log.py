@@ -25,6 +25,8 @@ from neurodyn.report.numbers import (
 from neurodyn.report.page import Table, grid, heading, section
 from neurodyn.report.plots import PREDICTED, THIRD, PlotCurve, Span, plot
 
+DECLARED_SIMULATOR = "Declared simulator"
+"""Heading of the errors of the robot's declaration."""
 _POINTS = 2400  # points per curve, enough for zooming in
 _MOST_COORDINATES = 8
 
@@ -41,7 +43,7 @@ def at_horizons(result: Logged) -> list[Table]:
 
 def beside_others(result: Logged | Tossed) -> list[Table]:
     """Return errors of the model, the declared simulator and other models on the log, from the same starts."""
-    others = {} if result.declared is UNSET else {"Declared simulator": result.declared}
+    others = {} if result.declared is UNSET else {DECLARED_SIMULATOR: result.declared}
     others |= {} if result.beside is UNSET else result.beside
     if not others:
         return []

@@ -26,7 +26,7 @@ from neurodyn.report.numbers import (
 from neurodyn.report.page import Table, verdict_box
 
 _MOST_LIMITS = 4
-_OTHER = {"Declared simulator": "the declared simulator (the robot's file)"}
+_OTHER = {log.DECLARED_SIMULATOR: "the declared simulator (the robot's file)"}
 
 
 def overview_parts_of_page(material: ReportMaterial) -> dict[str, Any]:

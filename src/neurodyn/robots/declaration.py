@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.contacts import BodyContact, Support, require_bodies
-from neurodyn.core.description.drive import Command, Drive, combine_drives, pd_gains, require_drives
+from neurodyn.core.description.drive import POSITION_DRIVES, Command, Drive, combine_drives, pd_gains, require_drives
 from neurodyn.core.description.elements import ForceElement, require_elements
 from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.description.sensors import Sensor
@@ -454,7 +454,7 @@ class Robot(Config, frozen=True):
         if drive.kind in ("muscle", "pivot"):
             return (0.0, 1.0)
         row = self._row(name)
-        if row and drive.kind in ("servo", "pd"):
+        if row and drive.kind in POSITION_DRIVES:
             ends = [
                 (factor * low, factor * high) for joint, factor in row.items() for low, high in (self._reach(joint),)
             ]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.core.config import Config, expand_keys, from_dict, require_numbers
-from neurodyn.core.description.drive import Drive
+from neurodyn.core.description.drive import POSITION_DRIVES, Drive
 from neurodyn.core.errors import InputError, choices, require
 from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.quantities import Quantities
@@ -20,9 +20,6 @@ from neurodyn.geometry.tensors import constant
 from neurodyn.robots import Robot, load, locate
 from neurodyn.tasks.observations import Memory
 from neurodyn.tasks.task import Task
-
-POSITION_DRIVES = ("servo", "pd")
-"""Kinds of drives whose command is a position."""
 
 
 class DeclaredSettings(Config, frozen=True):

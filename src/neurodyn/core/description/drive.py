@@ -380,6 +380,8 @@ def pd_law(number: Number, error: Any, q: Any, qd: Any) -> Any:
     return number("kp") * error - number("kd") * qd
 
 
+POSITION_DRIVES = ("servo", "pd")
+"""Kinds of drives whose command is a position."""
 DRIVE_KINDS: Registry[DriveLaw] = Registry(
     "kind of drive",
     torque=DriveLaw("torque", lambda number, command, q, qd: command, free=("gain", "delay")),
