@@ -14,6 +14,10 @@ from pathlib import Path
 from neurodyn.cli.main import VERBS, Verb, main
 from neurodyn.core.interruption import Interruption
 
+class Finalised:
+    def __del__(self) -> None:
+        time.sleep(5)
+
 def slow(json: Path | None = None) -> None:
     try:
         print("begun", flush=True)
@@ -24,6 +28,8 @@ def slow(json: Path | None = None) -> None:
                 print("saving", flush=True)
                 time.sleep(60 if "twice" in sys.argv else 0)
                 raise stop.error("run: interrupted at step 3")
+        if "finaliser" in sys.argv:  # whose exceptions Python drops
+            Finalised()
         try:
             time.sleep(60)
         except KeyboardInterrupt:
@@ -48,7 +54,7 @@ def begun(*words: str) -> "subprocess.Popen[str]":
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("kind", ["verb", "training", "lost"])
+@pytest.mark.parametrize("kind", ["verb", "training", "lost", "finaliser"])
 def test_the_first_signal_ends_a_verb_in_order(number: signal.Signals, code: int, kind: str):
     process = begun(kind)
     process.send_signal(number)

@@ -79,6 +79,7 @@ def stoppable() -> Iterator[None]:
         yield
         return
     before = {number: signal.signal(number, _stop) for number in _SIGNALS}
+    hook, sys.unraisablehook = sys.unraisablehook, _send_again_if_lost
     _stopped_by.clear()
     try:
         yield
@@ -87,12 +88,30 @@ def stoppable() -> Iterator[None]:
             raise
         raise Interrupted(WORK_IS_KEPT, 128 + _stopped_by[0]) from error
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 _stopped_by: list[int] = []
 """Signal that stopped the command, once received."""
+_LATER = 0.05
+"""Time after which a signal that Python lost is sent again: the finaliser has ended by then [s]."""
+
+
+def _send_again_if_lost(lost: "sys.UnraisableHookArgs") -> None:
+    """Send the first signal again if its exception was raised where Python drops them: a finaliser or a callback of C.
+
+    Otherwise the command would go on, and the user's second Ctrl-C would end it at once.
+    """
+    if not isinstance(lost.exc_value, Interrupted):
+        sys.__unraisablehook__(lost)
+        return
+    number = lost.exc_value.code - 128
+    signal.signal(number, _stop)
+    again = threading.Timer(_LATER, os.kill, (os.getpid(), number))
+    again.daemon = True
+    again.start()
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

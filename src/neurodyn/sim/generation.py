@@ -18,6 +18,7 @@ from neurodyn.core.description.drive import Drive, require_simulated
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
+from neurodyn.core.interruption import WORK_IS_KEPT, Interruption
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell
 from neurodyn.core.provenance import package_versions
@@ -112,6 +113,7 @@ def generate(request: GenerationRequest) -> GenerationSummary:
     Raises:
         InputError: A setting is out of range, the robot cannot be sampled, too many trajectories leave plausible
             bounds, or the file exists or cannot be written.
+        Interrupted: Ctrl-C or SIGTERM; finished batches are kept.
     """
     robot = request.robot if isinstance(request.robot, Robot) else load(request.robot)
     require_simulated(robot.drives, robot.name)
@@ -171,9 +173,15 @@ def generate(request: GenerationRequest) -> GenerationSummary:
         tally = EarlyEndCount(robot, maker.bounds, episodes)
         simulated, cpu_seconds = 0, 0.0
         calls = Workers(maker, processes) if request.executor is None else request.executor.workers(maker)
-        with StoreWriter(path, header, resume=request.resume, keep=True) as writer, calls as workers:
+        with (
+            StoreWriter(path, header, resume=request.resume, keep=True) as writer,
+            calls as workers,
+            Interruption() as stop,
+        ):
             left = range(writer.batches, math.ceil(episodes / worlds))
             for batch, made in zip(left, workers.map(left), strict=True):
+                if stop.signal is not None:  # between two batches: no lock of a queue or file is held
+                    raise stop.error(WORK_IS_KEPT)
                 cpu_start, count = time.process_time(), min(worlds, episodes - batch * worlds)
                 ends = made.ends
                 tally.add(ends, count)
