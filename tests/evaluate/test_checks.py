@@ -9,8 +9,7 @@ import pytest
 from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.evaluate import CHECKS, check
-from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult, rate
-from neurodyn.evaluate.checks.run import RobotCheck
+from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult, RobotCheck, rate
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactMaterial
 
