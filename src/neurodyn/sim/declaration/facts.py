@@ -317,7 +317,7 @@ def _upright(quaternion: Any) -> bool:
 
 
 def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> AssetFacts:
-    root = parse_urdf(path)
+    root = parse_urdf(path).root
     links = [_Joint.of(joint) for joint in root.findall("joint")]
     held = _held_joints(links)
     held |= _followers(links, {*lock, *held})
