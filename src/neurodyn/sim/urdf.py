@@ -135,9 +135,10 @@ def _require_numbers(urdf: XmlFile, element: ElementTree.Element) -> None:
                 except ValueError:
                     value = math.nan
                 if math.isnan(value) or (math.isinf(value) and name not in _MAY_BE_INFINITE):
+                    cure = "; `xacro FILE > FILE.urdf` computes expressions" if "${" in str(text) else ""
                     raise InputError(
                         f"{urdf.where(part)}: {name} of <{part.tag}> in {element.tag} {element.get('name')!r} is "
-                        f"{text!r}; valid: finite numbers"
+                        f"{text!r}; valid: finite numbers{cure}"
                     )
 
 
@@ -288,6 +289,7 @@ def _check_joint(urdf: XmlFile, joint: ElementTree.Element, links: set[str | Non
     if kind not in _SUPPORTED:
         raise InputError(
             f"{urdf.where(joint)}: joint {name!r} has the unsupported type {kind!r}{among(str(kind), _SUPPORTED)}"
+            f"{'; without the joint, `init --floating` declares a free base' if kind == 'floating' else ''}"
         )
     if (mimic := joint.find("mimic")) is not None and not mimics:
         raise InputError(

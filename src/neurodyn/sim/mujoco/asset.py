@@ -273,9 +273,11 @@ def _refusal(path: Path, error: object, what: str = "read") -> InputError:
         reason = re.sub(r",? line \d+", "", reason)
     wrong = re.search(r"attribute: '([^']+)'|element Element '([^']+)'|'([^']+)'", reason)
     named = next(filter(None, wrong.groups()), "") if wrong else ""
+    valid = "a URDF that MuJoCo reads" if urdf else "MJCF as MuJoCo defines it"
+    if "opening file" in reason:
+        valid = "files that are where the asset names them"
     return InputError(
-        f"{path}: MuJoCo cannot {what} it: {reason}{'' if urdf else _suggestion(path, named)}; "
-        f"valid: {'a URDF that MuJoCo reads' if urdf else 'MJCF as MuJoCo defines it'}"
+        f"{path}: MuJoCo cannot {what} it: {reason}{'' if urdf else _suggestion(path, named)}; valid: {valid}"
     )
 
 
