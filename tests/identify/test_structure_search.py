@@ -154,10 +154,30 @@ def test_values_at_a_bound_are_exactly_that(arm: tuple[Path, Store]):
 def test_a_delay_is_traded_for_damping_and_inertia(arm: tuple[Path, Store]):
     fitting = Fitting(fit_model(arm, SETTINGS), arm[1], SETTINGS, 1)
     space, x = fitting.space, fitting.space.nominal
-    (moved,) = delays_traded(space, x, (0.002,))
+    ((moved,),) = delays_traded(space, x, (0.002,))
     before, after = (float(space.value("actuator.elbow.kd", at)) for at in (x, moved))
     assert float(space.value("motors.delay", moved) - space.value("motors.delay", x)) == pytest.approx(0.002)
     assert after == pytest.approx(before - 120.0 * 0.002)
+
+
+@pytest.mark.parametrize(("bottom", "stays"), [(0.004, False), (0.0, True)])
+def test_a_fit_goes_on_from_the_delay_from_which_a_search_ends_lowest(
+    arm: tuple[Path, Store], monkeypatch: pytest.MonkeyPatch, bottom: float, stays: bool
+):
+    fitting = Fitting(fit_model(arm, SETTINGS), arm[1], SETTINGS, 1)
+    begin, searched = fitting.x, list[float]()
+
+    def search(self: Fitting, *_: Any) -> float:
+        searched.append(float(self.space.value("motors.delay", self.x)))
+        return abs(searched[-1] - bottom)
+
+    monkeypatch.setattr(Fitting, "_search", search)
+    fitting.hop(fitting.stages[-1])
+    assert searched[0] == float(fitting.space.value("motors.delay", begin))
+    assert 1 < len(searched) <= 4
+    assert (fitting.x is begin) == stays
+    now = float(fitting.space.value("motors.delay", fitting.x))
+    assert now == min(searched, key=lambda delay: abs(delay - bottom))
 
 
 def test_bodies_with_something_added_are_those_of_both():

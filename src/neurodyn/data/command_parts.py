@@ -19,12 +19,22 @@ KIND = "command"
 """Kind of the streams of parts (`core.description.sensors.SENSOR_KINDS`)."""
 _SHORTEST = 2e-3
 """Shortest part of a frame [s]."""
+_WHOLE = 0.01
+"""Largest relative distance of a period from a whole number of parts."""
 _ALIKE = 1e-6
 """Share of a control's range up to which parts count as their mean."""
 
 
 def parts_of_frames(period: float, dt: float) -> int:
-    """Return into how many parts frames of `dt` are divided for commands with a `period` [s]; 1 for slower ones."""
+    """Return into how many parts frames of `dt` are divided for commands with a `period` [s].
+
+    The fewest that a period is a multiple of, so that held commands change between parts (at 125 Hz five of 2 ms in
+    frames of 10 ms), not shorter than `_SHORTEST`; without such parts, as many as a period fits into a frame.
+    """
+    for parts in range(1, int(dt / _SHORTEST + 1e-3) + 1):
+        ratio = period * parts / dt
+        if round(ratio) >= 1 and abs(ratio - round(ratio)) <= _WHOLE * ratio:
+            return parts
     return max(1, int(dt / max(period, _SHORTEST) + 1e-3))
 
 

@@ -39,11 +39,23 @@ def test_each_part_of_a_frame_has_its_commands(tmp_path):
     np.testing.assert_allclose(later.until(4).parts[3], logged[5:9], atol=1e-5)
 
 
-@pytest.mark.parametrize(("period", "held"), [(0.02, 1), (0.015, 1), (PERIOD, 4)])
+@pytest.mark.parametrize(("period", "held"), [(0.02, 1), (0.06, 1), (PERIOD, 4)])
 def test_commands_that_stay_over_frames_have_no_parts(tmp_path, period, held):
     store, _ = log(tmp_path, period, held)
     assert part_count(store.header) == 1
     assert select_windows(store, None, 20, stride=20).parts is None
+
+
+@pytest.mark.parametrize(("period", "parts"), [(0.008, 5), (0.015, 4), (0.03, 2), (0.0123, 1)])
+def test_commands_change_between_parts_where_a_period_allows_it(tmp_path, period, parts):
+    store, arrays = log(tmp_path, period)
+    windows = select_windows(store, None, 20, stride=20)
+    assert part_count(store.header) == parts
+    if parts == 1:
+        return
+    begin = int(windows.source.places[0, 1]) * 0.02 + (np.arange(20 * parts) + 0.5) * 0.02 / parts
+    held = arrays["tau"][(begin / period).astype(int)]
+    np.testing.assert_allclose(windows.parts[0].reshape(-1, 2), held, atol=1e-5)
 
 
 def test_short_parts_are_means_of_several_commands(tmp_path):

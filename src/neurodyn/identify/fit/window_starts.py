@@ -15,11 +15,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.identify.fit.residuals import Point, Residuals
 
 _DAMPINGS = (1e-2, 1.0, 30.0)
-NEARLY_LINEAR = (1e-6,)
-"""Dampings for starts of a measured base, on which errors depend nearly linearly."""
+NEARLY_LINEAR = (1e-6, 1.0)
+"""Dampings for starts of a measured base, on which errors depend nearly linearly but where dry friction acts."""
+_SMOOTHED, _FEWEST = 0.06, 5
+"""Time over which parabolas are fitted to positions [s], and their fewest frames."""
 _PROBE, _PROBES, _LONGER = 0.3, 6, 1.5
 """First step of a probe [deviations], most steps, and how much longer each is than the one before."""
 _SETTLED = 2
@@ -48,6 +51,26 @@ def settle_starts(
             best, kept = torch.where(better, now, best), torch.where(better[..., None], tried.initial, kept)
         point, costs = replace(point, initial=kept), best
     return point, costs.sum(1) + residuals.prior_cost(point)
+
+
+@torch.no_grad()
+def with_likely_starts(residuals: Residuals, point: Point) -> Point:
+    """Return a point whose windows start where parabolas through their first positions do, if that costs less.
+
+    A joint that dry friction holds leaves a search no slope to the start at rest, if its logged velocity is noise.
+    """
+    spec, windows, noise = residuals.dynamics.spec, residuals.windows, residuals.noise
+    frames = min(max(_FEWEST, round(_SMOOTHED / spec.dt)), windows.frames)
+    if frames < _FEWEST:
+        return point
+    moved = position_difference(spec, windows.q[:, : frames + 1], windows.q[:, :1]).double()
+    time = spec.dt * torch.arange(frames + 1, dtype=torch.float64)
+    place, speed, _ = torch.linalg.pinv(torch.stack([time**0, time, time**2], 1)).matmul(moved).unbind(1)
+    scalar = torch.tensor([joint.scalar for joint in spec.joints for _ in joint.tangent_names])
+    likely = torch.cat([place / noise.q, (speed - windows.qd[:, 0]) / noise.qd], -1) * torch.cat([scalar, scalar])
+    tried = replace(point, initial=likely.to(point.initial).expand_as(point.initial))
+    better = residuals.window_costs(tried) < residuals.window_costs(point)
+    return replace(point, initial=torch.where(better[..., None], tried.initial, point.initial))
 
 
 @torch.no_grad()

@@ -22,6 +22,9 @@ from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
 from neurodyn.identify.unknowns.search_space import FixedSpace
 
 _ITERATIONS = 8
+_DENSE, _OFF = 5.0, 0.02
+"""Rows of a log in a frame from which on interpolation errs little, and the relative distance from a whole number of
+rows up to which frames count as on them."""
 
 Start = Literal["logged", "past"]
 
@@ -36,9 +39,18 @@ def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
     return "past" if ahead else "logged"
 
 
-def differentiated(store: Store) -> bool:
-    """Return whether a log's velocities are differences of its positions, late or smoothed, which tell no more."""
-    return (store.header.notes.get("column_map") or {}).get("qd") == "differentiate"
+def of_positions(store: Store) -> bool:
+    """Return whether a log's velocities tell no more than its positions.
+
+    They are differences of these, late or smoothed, or lie between the rows of the log, where linear interpolation cuts
+    the corners of a stiff servo's: rotors then look heavier, and delays shorter.
+    """
+    notes, dt = store.header.notes, store.header.spec.dt
+    if (notes.get("column_map") or {}).get("qd") == "differentiate":
+        return True
+    rates = notes.get("rates_hz") or {}
+    rows = dt * float((rates.get("qd") or rates.get("all") or {}).get("median", 0.0))
+    return 0.0 < rows < _DENSE and abs(rows - round(rows)) > _OFF * rows
 
 
 def frames_before(context: int, history: int) -> int:

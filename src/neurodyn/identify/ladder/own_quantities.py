@@ -30,7 +30,7 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import Noise
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
-from neurodyn.identify.ladder.initial_states import differentiated
+from neurodyn.identify.ladder.initial_states import of_positions
 from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.result import MECHANISM, OwnQuantities, read_adaptation
 from neurodyn.identify.unknowns.priors import UnitPrior
@@ -138,7 +138,7 @@ def _fitted_values(
     q, qd = torch.tensor(own.noise, dtype=torch.float64).chunk(2)
     residuals = Residuals(
         dynamics, replace(windows, parameters=None), Noise(q, qd),
-        ResidualOptions(velocities=not differentiated(store), huber=3.0),
+        ResidualOptions(velocities=not of_positions(store), huber=3.0),
         scale=torch.tensor(own.scale, dtype=torch.float64), environments=environments_of(store, dynamics),
         space=space, prior=UnitPrior(),
     )  # fmt: skip

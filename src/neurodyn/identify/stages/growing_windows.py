@@ -29,8 +29,8 @@ from neurodyn.identify.fit.intervals import moves_of_starts, shift_towards
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import EXACT, ComparedReadings, noise_of
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
-from neurodyn.identify.fit.window_starts import NEARLY_LINEAR, probe_coordinates, settle_starts
-from neurodyn.identify.ladder.initial_states import differentiated, start_of
+from neurodyn.identify.fit.window_starts import NEARLY_LINEAR, probe_coordinates, settle_starts, with_likely_starts
+from neurodyn.identify.ladder.initial_states import of_positions, start_of
 from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import FitStage, IdentificationSettings
@@ -71,6 +71,8 @@ _WARM, _LEAST_WARM = 3, 12
 """Share of the windows with which long fits begin, and the least that are enough."""
 _MORE = 8
 """Iterations of a fit that goes on, after a stage, with more that is free."""
+_HOPS, _HOPPED = 3, 4
+"""Most other delays from which a search is tried, and its iterations."""
 _TRADED, _LEAST_TRADED = 4, 12
 """Of so many windows one is rolled out for the choice of another delay, and at least so many."""
 
@@ -156,8 +158,8 @@ class Fitting:
         windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
         self.noise = noise_of(self.spec, settings.noise_q, settings.noise_qd, windows)
         self._measured = compared_readings(self.dynamics, store, windows)
-        self._velocities = settings.velocities and start_of(store, "auto") == "logged" and not differentiated(store)
-        free = settings.initial == "free" or differentiated(store)  # differences are too noisy to begin with
+        self._velocities = settings.velocities and start_of(store, "auto") == "logged" and not of_positions(store)
+        free = settings.initial == "free" or of_positions(store)  # differences are too noisy to begin with
         self._free_starts = free and bool((self.noise.q > EXACT).any())
         if scaled_like is not None:
             self.scale = scaled_like.scale
@@ -425,7 +427,7 @@ class Fitting:
         """
         if self.touches:
             return False
-        tried = delays_traded(self.space, self.x)
+        tried = delays_traded(self.space, self.x).flatten(0, 1)
         if not len(tried):
             return False
         windows = residuals.windows.count
@@ -486,6 +488,7 @@ class Fitting:
                 self.probe(self.residuals(windows, among=self._searched(stage)))
             if stage == last and not self.per_log and (few := self.fewer(stage)):
                 self._search(self.residuals(self.windows(Split.TRAIN, few), among=self._seen), stage.iterations, name)
+                self.hop(stage)
             self._search_all(windows, stage, name)
             ends[name] = self.space, self.x, self.local
             if stage != last:
@@ -536,8 +539,34 @@ class Fitting:
         searched = self.again(costs)
         if self.take_own_derivatives():
             self.rescale(stage)
+            self.hop(stage)
             searched = self.again(costs)
         return self.end_with_shifts(searched)
+
+    def hop(self, stage: FitStage) -> None:
+        """Go to where a short search over a part of the windows, from another delay, ends lower than one from here.
+
+        Dry friction and stairs of commands make costs rough along the valley of `delays_traded`, and a search ends in
+        the nearest of its minima.
+        """
+        begin, ends = self.x, list[tuple[float, Tensor]]()
+        residuals = self.residuals(self.windows(Split.TRAIN, self.fewer(stage) or stage), among=self._seen)
+        for start in (begin, *self._other_delays(residuals.with_space(self.space))):
+            self.x, bar = start, min((cost for cost, _ in ends), default=math.inf)
+            ends.append((self._search(residuals, _HOPPED, "another delay", bar), self.x))
+        best = min(range(len(ends)), key=lambda k: ends[k][0])
+        self.x = ends[best][1] if best else begin
+
+    @torch.no_grad()
+    def _other_delays(self, residuals: Residuals) -> list[Tensor]:
+        """Return coordinates with the other delays, and what makes up for them, that cost least among their likes."""
+        tried, found = delays_traded(self.space, self.x), list[tuple[float, Tensor]]()
+        for way in tried if tried.shape[1] and not self.touches else ():
+            costs = residuals.cost(self.start(residuals).at(way))
+            around = torch.nn.functional.pad(costs[None], (1, 1), value=torch.inf)[0]
+            least = (costs <= around[:-2]) & (costs <= around[2:])
+            found += zip(costs[least].tolist(), way[least], strict=True)
+        return [x for _, x in sorted(found, key=lambda one: one[0])[:_HOPS]]
 
     @property
     def _finest(self) -> int:
@@ -654,4 +683,5 @@ def settled(residuals: Residuals, point: Point, *, again: bool = False) -> Point
         return point
     if not residuals.options.base:
         return settle_starts(residuals, point, _STARTS_OF_BASE)[0]
-    return settle_starts(residuals, point, 1 if again else _STARTS, NEARLY_LINEAR)[0]
+    likely = with_likely_starts(residuals, point)
+    return settle_starts(residuals, likely, 1 if again else _STARTS, NEARLY_LINEAR)[0]

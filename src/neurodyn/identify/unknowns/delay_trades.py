@@ -24,19 +24,17 @@ SHIFTS = tuple(1e-3 * shift for shift in range(-10, 11) if shift)
 
 
 def delays_traded(space: CoordinateSpace, x: Tensor, shifts: Sequence[float] = SHIFTS) -> Tensor:
-    """Return coordinates with another delay and what makes up for it, shape [tried, n], from x of shape [n].
+    """Return coordinates with another delay and what makes up for it, shape [ways, tried, n], from x of shape [n].
 
-    Each change is made up for by damping and rotor inertia in one set, and by lags in another one if there are any.
+    Each change is made up for by damping and rotor inertia, and in another way by lags if there are any.
     """
     if DELAY not in space.names:
-        return x.new_zeros(0, len(x))
+        return x.new_zeros(1, 0, len(x))
     least, most = space.coordinates[space.names.index(DELAY)].least_value or 0.0, _longest(space)
-    now, tried = float(space.value(DELAY, x)), []
-    for shift in shifts:
-        shift = min(max(now + shift, least), most) - now
-        if shift:
-            tried += [_move(space, x, now, shift, by_lag=by_lag) for by_lag in _ways(space)]
-    return torch.stack(tried) if tried else x.new_zeros(0, len(x))
+    now = float(space.value(DELAY, x))
+    within = sorted({moved for shift in shifts if (moved := min(max(now + shift, least), most) - now)})
+    tried = [[_move(space, x, now, shift, by_lag=by_lag) for shift in within] for by_lag in _ways(space)]
+    return torch.stack([torch.stack(way) for way in tried]) if within else x.new_zeros(1, 0, len(x))
 
 
 def dampings_traded(space: CoordinateSpace, x: Tensor) -> Tensor:
