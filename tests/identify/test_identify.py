@@ -237,6 +237,7 @@ def test_the_verb_writes_what_it_found(log_file: Path, tmp_path: Path, capsys: p
     ("parameters", "message"),
     [
         (["elbow.weight"], "'elbow.weight' matches no quantity"),
+        (["forearm.mass"], "; a link's quantities are named after the joint that moves it"),
         (["elbow.mass=2:3"], "outside of the bounds"),
         (["elbow.mass=a:b"], "malformed"),
         (["elbow.inertia.xx"], "cannot identify elbow.inertia.xx"),

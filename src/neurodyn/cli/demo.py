@@ -177,11 +177,12 @@ def show_gap(out: Path, seed: int) -> None:
         bar.say(f"     {logged.transitions:,} frames with noise, {log}")
         with stage(0.07, 0.08, "the real robot"):
             bar.say(f"     of the real robot: {real.result()}")
-        bar.say("2/5  identification: motors, joints, floor and payload from the log")
+        bar.say("2/5  identification: motors, joints, floor and payload from the log, without networks on top")
         with stage(0.08, 0.45, "identifying"):
             figures = read_adaptation(run)
             if figures is None:
-                figures = adapt(GAP_ROBOT, log, run, seed=seed, resume=(run / "config.yaml").exists()).figures
+                going_on = (run / "config.yaml").exists()
+                figures = adapt(GAP_ROBOT, log, run, mechanism=True, seed=seed, resume=going_on).figures
         for line in sentences(figures):
             bar.say(f"     {line}")
         said = f"3/5  training: PPO in the identified model, from {GAP_POLICY}; the robot does not run"

@@ -63,11 +63,13 @@ _OF_DRIVES = {"delay": "longest_delay: 0.03", "lag": "lag: 0.01", "backlash": "b
 """Entry of a declared drive that makes a quantity of it, for those that a drive does not have without."""
 
 
-def _undeclared(pattern: str) -> str:
-    """Return how a robot gets quantities of its drives, if a pattern asks for those; else nothing."""
+def _hint(pattern: str, nominal: Mapping[str, float]) -> str:
+    """Return how a robot gets quantities of drives, or how those of links are named, if a pattern asks for them."""
     what = pattern.rpartition(".")[2]
     if what not in _OF_DRIVES and not pattern.startswith("actuator."):
-        return ""
+        rest = pattern.partition(".")[2]
+        of_others = rest and any(name.endswith(f".{rest}") for name in nominal)
+        return "; a link's quantities are named after the joint that moves it" if of_others else ""
     entry = _OF_DRIVES.get(what, "coulomb: 0.1")
     return f"; quantities of drives are those that its declaration gives, as in drives: {{JOINT: {{{entry}}}}}"
 
@@ -90,7 +92,7 @@ def select_parameters(
         pattern, given, numbers = current_name(text).partition("=")
         names = [name for name in nominal if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
         if not names:
-            valid = f"{among(pattern, nominal)}, or patterns of them{_undeclared(pattern)}"
+            valid = f"{among(pattern, nominal)}, or patterns of them{_hint(pattern, nominal)}"
             raise InputError(f"parameter {pattern!r} matches no quantity{valid}")
         _report_skipped(pattern, names, nominal)
         start, lower, upper = _numbers(text, numbers) if given else (None, None, None)
