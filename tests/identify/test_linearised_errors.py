@@ -89,7 +89,7 @@ def test_linearised_errors_are_those_of_roll_outs(
     plain, made = models
     assert can_be_linearised(plain, NETWORKS)
     errors = linearise_along(plain, made, windows, PAST, SETTLING, RecordedEnvironments.like(plain.home))
-    linear = errors.roll_out(_networks(made, scale), errors.rows).double()
+    linear = errors.roll_out(_networks(made, scale)).double()
     true = _simulated(made, windows, scale)
     assert linear.shape == true.shape
     assert float((linear - true).abs().max()) < 0.05 * float(true.abs().max())
@@ -99,7 +99,7 @@ def test_networks_of_the_whole_torque_leave_little(models: tuple[HybridDynamics,
     """The log is that of the networks; they are taken as constant over a frame here, and not in the engine."""
     plain, made = models
     errors = linearise_along(plain, made, windows, PAST, SETTLING, RecordedEnvironments.like(plain.home))
-    without, with_all = (errors.roll_out(_networks(made, scale), errors.rows).abs().mean() for scale in (0.0, 1.0))
+    without, with_all = (errors.roll_out(_networks(made, scale)).abs().mean() for scale in (0.0, 1.0))
     assert float(with_all) < 0.1 * float(without)
 
 
@@ -110,7 +110,7 @@ def test_gradients_are_those_of_differences(models: tuple[HybridDynamics, Hybrid
 
     def cost(moved: list[torch.Tensor]) -> torch.Tensor:
         networks = TorqueNetworks(NETWORKS.augmentations, moved, made.spec.dt, made.config.substeps)
-        return 1e3 * errors.roll_out(networks, errors.rows).square().mean()
+        return 1e3 * errors.roll_out(networks).square().mean()
 
     given = torch.autograd.grad(cost(leaves), leaves)
     direction = [torch.randn_like(leaf) for leaf in leaves]

@@ -556,6 +556,7 @@ class IdentificationFigures(Record, frozen=True):
             folder `mechanism`; empty for none.
         kinds: Comparison of each network with the best model before it, by name, where any kind may be the run's.
         start: Initial states of an adaptation's held-out roll-outs: "logged", or estimated from the "past".
+        context: Past frames to which these are then fitted.
         unexplained: Unexplained errors of the model.
         unexplained_before: The same of rigid links if springs are kept, otherwise without networks if these are kept.
         log: The check of the logs; UNSET without a ladder.
@@ -624,6 +625,7 @@ class IdentificationFigures(Record, frozen=True):
     network: str = ""
     kinds: dict[str, str] = msgspec.field(default_factory=dict)
     start: str = "logged"
+    context: int | UnsetType = UNSET
     own: OwnQuantities | UnsetType = UNSET
 
     def judged(self, findings: list[Finding]) -> Self:

@@ -95,7 +95,8 @@ def as_identified(run: str | Path, device: str = "cpu") -> FromPast | None:
     if start == "logged":
         return None
     record = AdaptationRecord if path is not None and path.name == ADAPTATION else IdentificationRecord
-    context = read_config(folder / "config.yaml", record).settings.context
+    usual = read_config(folder / "config.yaml", record).settings.context
+    context = int(figures.get("context", usual))
     sizes = torch.tensor(list(figures["noise"].values()), dtype=torch.float64)
     model = HYBRID.load(run)
     model.compute_device = device

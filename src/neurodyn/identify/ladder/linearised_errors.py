@@ -46,6 +46,7 @@ class LinearisedErrors:
         slopes: Derivative of each input by the error of its coordinate, the same shapes.
         sources: Coordinate of the error that each input depends on, by network, shape [inputs] each.
         rows: Frames of windows, int64, shape [W, past + T].
+        begun: Errors e of the states from which roll-outs of windows begin, shape [W, 2 nv]; 0 for those of the log.
         past: Frames of each window in which the memory of networks settles along the log.
     """
 
@@ -56,18 +57,22 @@ class LinearisedErrors:
     slopes: list[Tensor]
     sources: list[Tensor]
     rows: Tensor
+    begun: Tensor
     past: int
 
-    def roll_out(self, networks: "TorqueNetworks", rows: Tensor) -> Tensor:
+    def roll_out(self, networks: "TorqueNetworks", windows: Tensor | slice = slice(None)) -> Tensor:
         """Return the errors along windows, shape [W, T, 2 nv]; differentiable in the networks' weights.
 
         Args:
             networks: The networks.
-            rows: Frames of the windows, shape [W, past + T].
+            windows: Numbers of the windows.
         """
+        rows = self.rows[windows]
         error = self.own.new_zeros(len(rows), self.own.shape[-1])
         memory, errors = networks.begin(len(rows)), []
         for number, frame in enumerate(rows.unbind(1)):
+            if number == self.past:
+                error = self.begun[windows]
             inputs = [
                 value[frame] + slope[frame] * error[:, source]
                 for value, slope, source in zip(self.values, self.slopes, self.sources, strict=True)
@@ -169,7 +174,7 @@ def _follows_from_joints(spec: StateSpec, name: str) -> bool:
 @torch.no_grad()
 def linearise_along(
     plain: HybridDynamics, with_networks: HybridDynamics, windows: Windows, past: int, settling: int,
-    environments: RecordedEnvironments,
+    environments: RecordedEnvironments, begun: Windows | None = None,
 ) -> LinearisedErrors:  # fmt: skip
     """Linearise a model along windows of a log.
 
@@ -180,6 +185,7 @@ def linearise_along(
         past: Frames in which motors settle.
         settling: Frames after that in which networks settle.
         environments: Environments of the windows.
+        begun: The frames of the windows that count, with other first states; None for those of the log.
     """
     spec, whole = plain.spec, windows.frames - past
     episode, start = windows.source.places.unbind(1)
@@ -203,9 +209,15 @@ def linearise_along(
         values.append(torch.stack([value for value, _, _ in columns], -1).float())
         slopes.append(torch.stack([slope for _, slope, _ in columns], -1).float())
         sources.append(torch.tensor([source for _, _, source in columns]))
+    first_errors = own.new_zeros(len(rows), own.shape[-1])
+    if begun is not None:
+        logged = windows.after(past + settling)
+        moved = position_difference(spec, begun.q[:, 0], logged.q[:, 0])
+        first_errors = torch.cat([moved, begun.qd[:, 0] - logged.qd[:, 0]], -1)
     return LinearisedErrors(
-        by_error.float(), by_torque[nearest].float(), own.float(), values, slopes, sources, rows, settling
-    )
+        by_error.float(), by_torque[nearest].float(), own.float(), values, slopes, sources, rows, first_errors.float(),
+        settling,
+    )  # fmt: skip
 
 
 def _effects_of_torques(dynamics: HybridDynamics, frames: Windows, environments: RecordedEnvironments) -> Tensor:
@@ -260,8 +272,8 @@ class LinearisedLearner(NetworkLearner):
 
     def draw(self) -> None:
         """Draw windows among those that are linearised."""
-        rows = self._linearised.rows
-        self._batch = rows[torch.randint(len(rows), (self.settings.batch,), generator=self._generator)]
+        windows = len(self._linearised.rows)
+        self._batch = torch.randint(windows, (self.settings.batch,), generator=self._generator)
 
     def windows(self) -> int:
         """Return the number of windows in the batch."""

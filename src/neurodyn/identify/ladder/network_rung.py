@@ -7,7 +7,7 @@ roll-outs alone.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.fit.readings import Noise
+from neurodyn.identify.ladder.initial_states import estimate_starts
 from neurodyn.identify.ladder.linearised_errors import LinearisedLearner, can_be_linearised, linearise_along
 from neurodyn.identify.ladder.references import WARMUP
 from neurodyn.identify.ladder.rungs import NETWORKS_FROM, environments_of, held_out_errors
@@ -125,7 +127,7 @@ def body_network(model: FitModel, windows: Windows, settings: IdentificationSett
 
 def with_networks(
     model: FitModel, plain: HybridDynamics, store: Store, past: int, settings: IdentificationSettings, *, threads: int,
-    out: Path, metrics: MetricsLog,
+    out: Path, metrics: MetricsLog, noise: Noise | None = None,
 ) -> HybridDynamics:  # fmt: skip
     """Train networks on top of fixed fitted values, and return the model with the lowest error on validation episodes.
 
@@ -138,6 +140,9 @@ def with_networks(
         threads: CPU threads.
         out: Run directory, for checkpoints.
         metrics: The metrics of the run.
+        noise: Noise of the sensors if roll-outs begin at states that are estimated from past positions, as held-out
+            ones do: an error of the log's velocity would count for more than what networks can explain. None for
+            states as logged.
     """
     room = min(int(store.lengths[episodes_of(store, s)].max()) for s in (Split.TRAIN, Split.VALIDATION)) - past
     rollouts = OnRollouts.within(room, store, settings)
@@ -155,10 +160,21 @@ def with_networks(
         dynamics.physical.set_values(plain.physical()[kept])
     frames = before + training.frames
     whole = select_windows(store, Split.TRAIN, frames, most=training.most, seed=settings.seed)
-    held_out = select_windows(store, Split.VALIDATION, frames, most=300, seed=settings.seed).after(before)
-    scale = residual_scale(dynamics, store, held_out)
+    held_out = select_windows(store, Split.VALIDATION, frames, most=300, seed=settings.seed)
+    environments = environments_of(store, dynamics)
+
+    def begun(windows: Windows) -> Windows:
+        counted = windows.after(before)
+        if noise is None or before == 0:
+            return counted
+        context = min(settings.context, before)
+        found = estimate_starts(plain, counted, context, "past", noise, environments, history=min(past, before))
+        return replace(counted, q=found.q, qd=found.qd)
+
+    windows = NetworkWindows(begun(whole), begun(held_out), torch.empty(0), environments)
+    scale = residual_scale(dynamics, store, windows.held_out)
     scale[len(scale) // 2 :] /= training.speed_weight
-    windows = NetworkWindows(whole.after(before), held_out, scale, environments_of(store, dynamics))
+    windows = replace(windows, scale=scale)
     first = NETWORKS_FROM
     for learner in training.learners(plain, dynamics, whole, windows, settings):
         plan = learner.settings
@@ -225,7 +241,9 @@ class OnLinearisedErrors(OnRollouts):
     ) -> Iterator[NetworkLearner]:  # fmt: skip
         """Yield the phases of the training; arguments: see `OnRollouts`."""
         past, steps = whole.frames - self.frames - self.settling, settings.network_steps
-        errors = linearise_along(plain, dynamics, whole, past, self.settling, windows.environments)
+        errors = linearise_along(
+            plain, dynamics, whole, past, self.settling, windows.environments, windows.train
+        )
         change = partial(msgspec.structs.replace, _plan(settings), validations=_VALIDATIONS, patience=_VALIDATIONS)
         coarse = change(steps=_STEPS * steps, rate=_RATE)
         yield LinearisedLearner(dynamics, windows, coarse, errors, seed=settings.seed)

@@ -39,6 +39,9 @@ from neurodyn.identify.settings import IdentificationSettings
 DECLARED, IDENTIFIED, NETWORKS = "declared", "identified", "networks"
 _EPISODES_PER_QUANTITY = 2
 """Training episodes for each fitted quantity from which on they settle what validation episodes leave open."""
+_CONTEXTS, _STARTS = (2, 3, 5), 80
+"""Past frames to which initial states are fitted that are tried beside those of the settings, and most starts of each.
+"""
 FRAMES = 3
 """Frames of the roll-outs whose errors are reported as unexplained."""
 
@@ -164,6 +167,7 @@ class Ladder:
         noise: Noise of the sensors if initial states are estimated from past positions; None if they are as logged.
         fitted: Number of fitted quantities of the identified rung; 0 for many.
         tracked: A log with motion capture that judges, too, where the base of `store` is unmeasured; None for none.
+        context: Past frames to which initial states are fitted, at most those of the settings; None for these.
     """
 
     store: Store
@@ -172,6 +176,7 @@ class Ladder:
     noise: Noise | None = None
     fitted: int = 0
     tracked: Store | None = None
+    context: int | None = None
 
     def climb(self, rungs: Mapping[str, HybridDynamics], beside: Sequence[TrainedReference] = ()) -> Climb:
         """Judge models, from the declaration up, on validation episodes; also report test episodes.
@@ -238,13 +243,40 @@ class Ladder:
         """Return whether one of the models beside the ladder predicts validation episodes better at any horizon."""
         if not beside:
             return False
+        windows, frames, errors = self.held_out(dynamics, *(one.context for one in beside))
+        own = errors.by_group(frames)
+        others = [one.errors(self.store, windows).by_group(frames) for one in beside]
+        return any(is_better(theirs[group], own[group]) for theirs in others for group in own)
+
+    def with_best_context(self, dynamics: HybridDynamics) -> "Ladder":
+        """Return the ladder with the past frames to which initial states are fitted where a model then errs least.
+
+        Many frames average out noise of positions; few leave out more of what the model lacks. States as logged are
+        kept.
+        """
+        if self.noise is None:
+            return self
+        windows, frames, usual = self.held_out(dynamics)
+        some = torch.arange(0, windows.count, max(1, windows.count // _STARTS))
+        few, scale = windows.rows(some), usual.judged.abs().nanmean((0, 1)).clamp_min(1e-9)
+
+        def error(context: int) -> float:
+            errors = replace(self, context=context)._errors(dynamics, few)
+            if not bool(errors.finite.any()):
+                return math.inf
+            sizes = errors.judged[errors.finite][:, [frame - 1 for frame in frames]].abs()
+            return float((sizes / scale).mean()) / float(errors.finite.double().mean())
+
+        tried = [context for context in _CONTEXTS if context < self.settings.context]
+        return replace(self, context=min([self.settings.context, *tried], key=error))
+
+    def held_out(self, dynamics: HybridDynamics, *contexts: int) -> tuple[Windows, list[int], RolloutErrors]:
+        """Return validation windows after the frames that a model and others need, horizons, and its errors there."""
         store, seconds = self.store, self.settings.seconds
-        wished = max([self._past_of(dynamics), *(one.context for one in beside)])
+        wished = max([0 if self.noise is None else self.settings.context, self._past_of(dynamics), *contexts])
         past = reaching_past(store, self.past, wished, seconds)
         windows, frames = held_out_windows(store, Split.VALIDATION, past, seconds, self.settings.rollouts_each)
-        own = self._errors(dynamics, windows).by_group(frames)
-        others = [one.errors(store, windows).by_group(frames) for one in beside]
-        return any(is_better(theirs[group], own[group]) for theirs in others for group in own)
+        return windows, frames, self._errors(dynamics, windows)
 
     def _judged_on_more(
         self, judgement: Judgement, below: HybridDynamics, above: HybridDynamics, past: int, seconds: Sequence[float]
@@ -278,7 +310,8 @@ class Ladder:
         settled = settling(windows, own)
         if self.noise is None or known is None:
             return held_out_errors(dynamics, self.store, settled)
-        context, where = min(self.settings.context, known.frames), environments_of(self.store, dynamics)
+        context = self.settings.context if self.context is None else self.context
+        context, where = min(context, known.frames), environments_of(self.store, dynamics)
         begun = estimate_starts(dynamics, windows, context, "past", self.noise, where, history=min(own, known.frames))
         begun = replace(begun, past=settled.past)
         return RolloutErrors(dynamics.spec, settle_and_roll_out(dynamics, self.store, begun), truth_of(windows))

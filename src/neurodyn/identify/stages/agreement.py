@@ -27,14 +27,20 @@ from neurodyn.core.verdict import Finding
 from neurodyn.data.header import Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
-from neurodyn.data.windows import Windows
+from neurodyn.data.windows import Windows, blocks_of
+from neurodyn.dynamics.rollout_errors import RolloutErrors, judge
 from neurodyn.identify.confidence.certainty import value_of, varying
 from neurodyn.identify.confidence.parameter_search import Searched
 from neurodyn.identify.fit.intervals import Identifiability, identifiability
 from neurodyn.identify.fit.least_squares import reduce
 from neurodyn.identify.fit.residuals import Point, Residuals
+from neurodyn.identify.ladder.initial_states import start_of
+from neurodyn.identify.ladder.own_quantities import own_quantities, with_groups
+from neurodyn.identify.ladder.rungs import Ladder
 from neurodyn.identify.result import LogDifference, LogValue
 from neurodyn.identify.stages.growing_windows import Fitting
+from neurodyn.identify.stages.structure_kinds import OTHER_BODIES, StructureCandidate
+from neurodyn.identify.stages.structure_search import STRUCTURES, candidates_for, with_structure
 from neurodyn.identify.unknowns.search_space import CoordinateSpace
 
 MOST_LOGS = 20
@@ -51,6 +57,8 @@ _MOST = 6
 """Most quantities that are released."""
 _LOOSE = 0.25
 """Precision of the prior of a released coordinate in each log, in standard deviations of the coordinate's prior."""
+_ALIKE = 0.2
+"""Standard deviation between groups of all quantities at once, in those of the prior: they are one robot."""
 _TOLD = 3
 """Most differences that a verdict names."""
 _STRETCHES = 6
@@ -268,27 +276,29 @@ class _Solution:
     own: Tensor
 
 
-def let_differ(fitting: Fitting, searched: Searched) -> tuple[Fitting, Searched]:
+def let_differ(fitting: Fitting, searched: Searched) -> tuple[Fitting, Searched, tuple[StructureCandidate, ...]]:
     """Let quantities that differ between logs vary between them, if held-out windows clearly ask for it.
 
     A model that lacks a part differs between logs of different motions, too: only a cost of held-out windows that falls
     by the share `structure_gain` says that the robot does. Logs are runs, or else their groups: another stance leg,
-    another load.
+    another load. Groups may also differ in all quantities (`_with_all_different`).
 
     Args:
         fitting: The fit by stages.
         searched: Its result.
 
     Returns:
-        The fit that is kept, and its result.
+        The fit that is kept, its result, and the structures that it has beside those of the fit before.
     """
     if (further := _with_differences(fitting, fitting, searched)) is not None:
-        return further
+        return *further, ()
     if not fitting.per_log and (groups := shared_groups(fitting.store)):
         grouped = copy.copy(fitting)
         grouped.groups = groups
-        further = _with_differences(fitting, grouped, grouped.end(dict(searched.stages)))
-    return (fitting, searched) if further is None else further
+        if (further := _with_differences(fitting, grouped, grouped.end(dict(searched.stages)))) is not None:
+            return *further, ()
+        return _with_all_different(fitting, searched, groups)
+    return fitting, searched, ()
 
 
 def shared_groups(store: Store) -> tuple[str, ...]:
@@ -312,6 +322,43 @@ def _with_differences(before: Fitting, fitting: Fitting, searched: Searched) -> 
     before.scale = trial.scale
     better = trial.held_out_cost() < (1.0 - trial.settings.structure_gain) * before.held_out_cost()
     return (trial, further) if better and not unseen else None
+
+
+def _with_all_different(
+    fitting: Fitting, searched: Searched, groups: tuple[str, ...]
+) -> tuple[Fitting, Searched, tuple[StructureCandidate, ...]]:  # fmt: skip
+    """Return the fit with all quantities of groups apart, a little, if it predicts held-out runs clearly better.
+
+    Where one value for all groups fits none of them, its optimum is no place from which to test one quantity after
+    another, and what differs may be the bodies of links, which the fit need not have free.
+    """
+    bodies = [one for one in candidates_for(fitting.model, fitting.settings) if STRUCTURES[one.kind] is OTHER_BODIES]
+    windows, frames, before = _held_out_of(fitting, searched)
+    best, least = (fitting, searched, ()), 1.0
+    for more in ((), *((one,) for one in bodies if fitting.settings.structures)):
+        model = fitting.model
+        for one in more:
+            model = with_structure(model, one, fitting.space, fitting.settings)
+        trial = fitting.with_model(model)
+        own = {name: k for k, name in enumerate(fitting.space.names)}
+        names = enumerate(trial.space.names)
+        trial.x = torch.stack([fitting.x[own[n]] if n in own else trial.space.declared[k] for k, n in names])
+        trial.groups = groups
+        trial.vary(trial.space.names, _ALIKE)
+        further = trial.run()
+        judgement = judge(before, _held_out_of(trial, further)[2], frames, blocks_of(windows))
+        if judgement.kept and judgement.share is not None and judgement.share < least:
+            best, least = (trial, further, more), judgement.share
+    return best
+
+
+def _held_out_of(fitting: Fitting, searched: Searched) -> tuple[Windows, list[int], RolloutErrors]:
+    """Return held-out windows, horizons, and the errors of roll-outs of a fit with the values of its groups."""
+    own = own_quantities(searched.residuals, searched.point, "group")
+    store = fitting.store if own is None else with_groups(fitting.store, own)
+    noise = fitting.noise if start_of(store, fitting.settings.start) == "past" else None
+    ladder = Ladder(store, fitting.past, fitting.settings, noise)
+    return ladder.with_best_context(fitting.current()).held_out(fitting.current())
 
 
 def of_differences(differences: Sequence[LogDifference]) -> list[Finding]:

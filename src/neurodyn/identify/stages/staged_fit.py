@@ -82,9 +82,10 @@ def fit_in_stages(
     if settings.structures:
         structures.run(first.stages)
     fitting = structures.fitting
-    fitting, searched = let_differ(
+    fitting, searched, more = let_differ(
         fitting, first if structures.costs in ({}, dict(first.stages)) else fitting.end(structures.costs)
     )
+    structures.kept += more
     finished = copy.copy(fitting)
     searched = finished.finish(searched)
     if settings.structures and fitting is structures.fitting and structures.look_again(finished):
