@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of roll-out errors that are linearised along a log."""
 
+from dataclasses import replace
+
 import msgspec
 import numpy as np
 import pytest
@@ -93,6 +95,29 @@ def test_linearised_errors_are_those_of_roll_outs(
     true = _simulated(made, windows, scale)
     assert linear.shape == true.shape
     assert float((linear - true).abs().max()) < 0.05 * float(true.abs().max())
+
+
+def test_roll_outs_from_other_first_states_begin_with_their_errors(
+    models: tuple[HybridDynamics, HybridDynamics], windows: Windows
+):
+    plain, made = models
+    counted = windows.after(PAST + SETTLING)
+    moved = replace(counted, q=counted.q + 0.01, qd=counted.qd - 0.02)
+    where = RecordedEnvironments.like(plain.home)
+    errors = linearise_along(plain, made, windows, PAST, SETTLING, where, moved)
+    same = linearise_along(plain, made, windows, PAST, SETTLING, where)
+    silent = _networks(made, 0.0)
+    before = PAST + SETTLING
+    past = Window(
+        torch.cat([windows.q[:, :before], moved.q[:, :1]], 1), torch.cat([windows.qd[:, :before], moved.qd[:, :1]], 1),
+        windows.control[:, :before],
+    )  # fmt: skip
+    with torch.no_grad():
+        path = plain.simulate(past, windows.control[:, before:], plain.physical(), plain.weights)
+    true = torch.cat([path.q - windows.q[:, before:], path.qd - windows.qd[:, before:]], -1)[:, 1:]
+    linear = errors.roll_out(silent).double()
+    assert float((linear - true).abs().max()) < 0.1 * float(true.abs().max())
+    assert float((errors.roll_out(silent) - same.roll_out(silent)).abs().max()) > 0.01
 
 
 def test_networks_of_the_whole_torque_leave_little(models: tuple[HybridDynamics, HybridDynamics], windows: Windows):

@@ -24,7 +24,7 @@ from neurodyn.identify.ladder.references import TrainedReference
 from neurodyn.identify.ladder.rungs import Ladder, held_out_errors, held_out_windows
 from neurodyn.identify.result import OwnQuantities, read_adaptation
 from neurodyn.identify.stages.agreement import shared_groups
-from tests.identify.pendulum import SPEC, dynamics, values, windows
+from tests.identify.pendulum import SPEC, dynamics, true_noise, values, windows
 from tests.identify.stand_ins import DAMPING, cartpole_log, worn_cartpole
 from tests.identify.test_agreement import OTHER, SETTINGS
 
@@ -120,6 +120,20 @@ def test_training_episodes_settle_what_validation_leaves_open_of_few_quantities(
     assert settled.kept == (fitted == 2)  # four training episodes
     assert settled.reason.startswith(left.reason)
     assert ("on training episodes" in settled.reason) == settled.kept
+
+
+def test_states_are_fitted_to_few_frames_where_a_model_errs_and_to_many_where_it_does_not():
+    store = pendulum_log({"a": 0.05, "b": 0.05})
+    ladder = Ladder(store, 0, AdaptationSettings(seconds=(0.2, 0.5), rollouts_each=40, context=20), true_noise())
+    contexts = []
+    for damping in (0.05, 0.8):
+        model = dynamics("elbow.damping")
+        model.physical.set_values(values(model, {"elbow.damping": damping}))
+        contexts.append(ladder.with_best_context(model).context)
+    assert contexts[0] == 20
+    assert contexts[1] in (2, 3, 5)
+    as_logged = replace(ladder, noise=None)
+    assert as_logged.with_best_context(dynamics("elbow.damping")) is as_logged
 
 
 class _Beside:

@@ -241,9 +241,7 @@ class OnLinearisedErrors(OnRollouts):
     ) -> Iterator[NetworkLearner]:  # fmt: skip
         """Yield the phases of the training; arguments: see `OnRollouts`."""
         past, steps = whole.frames - self.frames - self.settling, settings.network_steps
-        errors = linearise_along(
-            plain, dynamics, whole, past, self.settling, windows.environments, windows.train
-        )
+        errors = linearise_along(plain, dynamics, whole, past, self.settling, windows.environments, windows.train)
         change = partial(msgspec.structs.replace, _plan(settings), validations=_VALIDATIONS, patience=_VALIDATIONS)
         coarse = change(steps=_STEPS * steps, rate=_RATE)
         yield LinearisedLearner(dynamics, windows, coarse, errors, seed=settings.seed)
