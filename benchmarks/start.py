@@ -4,7 +4,8 @@
     python benchmarks/start.py --json benchmarks/results/start.json
 
 A verb starts computing at its first report of progress, or its end. Each figure is the minimum of five starts,
-interleaved with those of the other verbs. `simulated` also builds a simulator, which imports Newton.
+interleaved with those of the other verbs. `simulated` also builds a simulator, which imports Newton. `policy train`
+reports for the first time after an update.
 """
 
 import os
@@ -38,6 +39,7 @@ VERBS: dict[str, tuple[str, ...]] = {
     "evaluate": ("", "evaluate", "pretrained:cartpole", *SMALL),
     "evaluate_simulated": ("model", "evaluate", "pretrained:cartpole", *SMALL),
     "policy_play": ("", "policy", "play", "pretrained-policy:cartpole"),
+    "policy_train": ("", "policy", "train", "cartpole-swingup", "--dynamics", "hybrid", "--out", "{new}"),
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from neurodyn.cli.main import VERBS, Verb, main, run
-from neurodyn.core.interruption import RESUME
+from neurodyn.core.interruption import Interrupted
 from neurodyn.core.workers import FORWARD_ONLY
 from tests import plant
 
@@ -128,27 +128,33 @@ def test_what_a_locale_has_no_characters_for_is_printed_as_a_question_mark():
 
 
 @pytest.mark.parametrize(
-    ("verb", "said", "expected"),
+    ("verb", "stop", "expected"),
     [
         (
             "generate",
-            "",
+            KeyboardInterrupt(),
             "interrupted; what was finished is kept; `neurodyn generate cartpole --transitions 10 --out 'a b'",
         ),
         (
             "train",
-            f"run: interrupted at step 3{RESUME}",
+            Interrupted(130, "run: interrupted at step 3", resumes=True),
             "run: interrupted at step 3; `neurodyn train cartpole --data x",
         ),
-        ("reproduce", f"again: interrupted at step 3{RESUME}", "again: interrupted at step 3\n"),
+        (
+            "reproduce",
+            Interrupted(130, "again: interrupted at step 3", resumes=True),
+            "again: interrupted at step 3\n",
+        ),
+        ("reproduce", KeyboardInterrupt(), "interrupted; nothing unfinished is left\n"),
     ],
 )
 def test_a_verb_that_can_resume_names_the_command(
-    verb: str, said: str, expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+    verb: str, stop: KeyboardInterrupt, expected: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):  # fmt: skip
     @functools.wraps(VERBS[verb].call)
     def stopped(*arguments: object, **flags: object) -> None:
-        raise KeyboardInterrupt(said) if said else KeyboardInterrupt
+        raise stop
 
     monkeypatch.setitem(VERBS._entries, verb, Verb("stopped", stopped))
     arguments = {"generate": ["cartpole", "--transitions", "10"], "train": ["cartpole", "--data", "x.h5"]}

@@ -12,6 +12,7 @@ import torch
 from neurodyn.cli import main as cli
 from neurodyn.cli.terminal.flags import own_device
 from neurodyn.core.errors import InputError
+from neurodyn.core.interruption import Interrupted
 from neurodyn.learn.devices import Ranks, launch, several
 from neurodyn.learn.metrics import read_metrics
 
@@ -97,6 +98,29 @@ def test_verbs_that_do_not_train_run_in_one_process(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(cli, "_joined_group", nullcontext)
     assert cli.run(["evaluate", "pretrained:cartpole"]) == 2
     assert capsys.readouterr().err == "neurodyn: evaluate runs in one process; valid: neurodyn without torchrun\n"
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({"LOCAL_WORLD_SIZE": "3"}, "`torchrun --nproc-per-node 3 -m neurodyn train --out 'a b' --resume` goes on"),
+        ({"LOCAL_WORLD_SIZE": "3", "NEURODYN_LAUNCHER": "1"}, "`neurodyn train --out 'a b' --resume` goes on"),
+        ({"LOCAL_WORLD_SIZE": "1"}, "the same command on each machine goes on with --resume"),
+    ],
+)
+def test_an_interrupted_command_names_what_started_its_processes(
+    environment: dict[str, str], named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(out: str, *, resume: bool = False) -> None:
+        raise Interrupted(130, f"{out}: interrupted at step 3", resumes=True)
+
+    monkeypatch.setattr(cli, "_is_distributed", lambda: True)
+    monkeypatch.setattr(cli, "_joined_group", nullcontext)
+    for name, value in {"WORLD_SIZE": "3", **environment}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setitem(cli.VERBS._entries, "train", cli.Verb("stopped", stopped, parallel=True))
+    assert cli.run(["train", "--out", "a b"]) == 130
+    assert capsys.readouterr().err == f"neurodyn: a b: interrupted at step 3; {named}\n"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU, which would be used")

@@ -12,7 +12,7 @@ VERB = """
 import sys, time
 from pathlib import Path
 from neurodyn.cli.main import VERBS, Verb, main
-from neurodyn.core.interruption import Interruption
+from neurodyn.core.interruption import Interrupted, Interruption
 
 class Finalised:
     def __del__(self) -> None:
@@ -27,7 +27,7 @@ def slow(json: Path | None = None) -> None:
                     time.sleep(0.01)
                 print("saving", flush=True)
                 time.sleep(60 if "twice" in sys.argv else 0)
-                raise stop.error("run: interrupted at step 3")
+                raise Interrupted(stop.code, "run: interrupted at step 3")
         if "finaliser" in sys.argv:  # whose exceptions Python drops
             Finalised()
         try:

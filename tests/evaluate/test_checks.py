@@ -9,10 +9,10 @@ import pytest
 from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.evaluate import CHECKS, check
-from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult, rate
-from neurodyn.evaluate.checks.run import RobotCheck
+from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult, RobotCheck, rate
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactMaterial
+from neurodyn.sim import declare
 
 pytest.importorskip("newton", reason="the extra `sim` is not installed")
 
@@ -112,6 +112,20 @@ def test_a_ground_that_yields_is_found(only):
     result = only(soft, "rest", worlds=4)
     assert result.failed == ["rest"]
     assert "raise material.stiffness" in found(result, "depth").advice
+
+
+BALL = """<mujoco><option timestep=".002"/><worldbody><geom type="plane" size="9 9 1"/>
+<body name="ball" pos="0 0 .2"><freejoint name="root"/><geom size=".1"/></body></worldbody></mujoco>"""
+
+
+def test_a_ball_that_rolls_down_a_slope_does_not_jitter(only, tmp_path):
+    (tmp_path / "ball.xml").write_text(BALL)
+    robot = declare(tmp_path / "ball.xml", tmp_path / "ball").robot
+    result = only(robot, "rest", worlds=4)
+    slope = result.checks["rest"].figures.grounds["tilted"]
+    assert slope.speed > 0.3
+    assert slope.jitter < 0.1
+    assert not result.failed
 
 
 def test_a_base_that_starts_in_the_ground_is_a_row_that_says_so(only):

@@ -4,6 +4,7 @@
 import pytest
 import torch
 
+from neurodyn.core.progress import showing, tell
 from neurodyn.identify.confidence.certainty import profiles
 from neurodyn.identify.confidence.parameter_search import needs_more_starts, search
 from neurodyn.identify.fit.intervals import identifiability
@@ -84,6 +85,26 @@ def test_a_fit_that_ends_at_a_bound_or_far_from_the_log_is_searched_from_several
     narrow = Residuals(model, pendulum.windows(model, {"elbow.mass": 1.2}, count=8), pendulum.true_noise())
     at_bound = narrow.start(narrow.space.upper[None])
     assert needs_more_starts(narrow, at_bound)
+
+
+@pytest.mark.parametrize("starts", [1, 8])
+def test_the_time_left_of_a_search_does_not_grow(starts: int, residuals: Residuals):
+    """At equal times for all iterations, where the search has no more parts than it may have."""
+    shown: list[float] = []
+
+    class Display:
+        def update(self, done: float, text: str) -> None:
+            shown.append(done)
+
+    with showing(Display()):
+        search(residuals, changed(SETTINGS, starts=starts), starts, lambda name, done, *_: tell(done, name))
+    assert shown == sorted(shown)
+    assert shown[-1] == 1.0
+    if starts == 1:
+        steps = [done for done in dict.fromkeys(shown) if 0.0 < done < 1.0]
+        left = [(1.0 - done) / done * (number + 1) for number, done in enumerate(steps)]
+        assert len(steps) > 10
+        assert left == sorted(left, reverse=True)
 
 
 def test_profiles_of_a_smooth_problem_are_parabolas():

@@ -139,30 +139,111 @@ def test_the_last_observation_is_that_of_an_episode_that_would_continue():
     assert infos["final_info"]["is_success"].shape == (WORLDS,)
 
 
-@pytest.mark.parametrize("mode", list(gymnasium.vector.AutoresetMode))
-def test_every_autoreset_mode_is_that_of_gymnasium_or_refused_with_the_way_that_works(mode):
-    if mode is gymnasium.vector.AutoresetMode.SAME_STEP:
-        assert vector(autoreset_mode=mode).metadata["autoreset_mode"] is mode
-    else:
-        with pytest.raises(InputError, match=rf"autoreset_mode is '{mode.value}'; valid: SameStep, or .*\"sync\""):
-            vector(autoreset_mode=mode)
-    env = gymnasium.make_vec(
-        "neurodyn/cartpole-swingup-v0", num_envs=2, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode},
-        dynamics="hybrid", max_episode_steps=3,
-    )  # fmt: skip
-    push, (first, second) = np.ones((2, 1), np.float32), (env.reset(seed=1)[0], env.reset()[0])
-    assert (env.reset(seed=1)[0] == first).all()
-    for frame in range(3):
-        seen, _, _, late, infos = env.step(push)
-        assert (late == (frame == 2)).all()
-    if mode is gymnasium.vector.AutoresetMode.SAME_STEP:
-        assert (infos["final_obs"][0] != seen[0]).any()
-    elif mode is gymnasium.vector.AutoresetMode.NEXT_STEP:
-        seen = env.step(push)[0]
-    else:
-        seen = env.reset(options={"reset_mask": np.array([True, True])})[0]
-    assert (seen == second).all()
-    assert not env.step(push)[3].any()
+MODES = gymnasium.vector.AutoresetMode
+
+
+def episodes(env, mode: MODES) -> list[tuple]:
+    """Return eight frames of two worlds with episodes of three frames, as observations, rewards, ends and infos."""
+    frames, push = [(env.reset(seed=1)[0], None, None, {})], np.ones((2, 1), np.float32)
+    for number in range(8):
+        seen, reward, over, late, infos = env.step(push * (-1) ** number)
+        assert not over.any()
+        frames.append((seen, reward, late, infos))
+        if mode is MODES.DISABLED and late.any():
+            frames.append((env.reset(options={"reset_mask": late})[0], None, None, {}))
+    return frames
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+def test_every_autoreset_mode_is_that_of_gymnasium(mode):
+    ours, theirs = (
+        gymnasium.make_vec(
+            "neurodyn/cartpole-swingup-v0", num_envs=2, dynamics="hybrid", max_episode_steps=3, **options
+        )
+        for options in (
+            {"autoreset_mode": mode},
+            {"vectorization_mode": "sync", "vector_kwargs": {"autoreset_mode": mode}},
+        )
+    )
+    assert ours.metadata["autoreset_mode"] is theirs.metadata["autoreset_mode"] is mode
+    begun: set[bytes] = set()
+    for own, other in zip(episodes(ours, mode), episodes(theirs, mode), strict=True):
+        assert own[0].shape == other[0].shape
+        begin = own[1] is None or (mode is MODES.NEXT_STEP and not own[1].any())
+        if begin or (mode is MODES.SAME_STEP and own[2].any()):  # worlds draw other starts than single ones
+            begun.add(own[0].tobytes())
+        if own[1] is not None:
+            assert ((own[1] == 0) == (other[1] == 0)).all()
+            assert (own[2] == other[2]).all()
+        assert own[3].keys() <= other[3].keys()
+        for key in own[3].keys() & {"is_success", "_is_success", "_final_obs", "_final_info"}:
+            assert own[3][key].dtype == other[3][key].dtype
+            assert own[3][key].shape == other[3][key].shape
+    assert len(begun) == 3
+
+
+def test_worlds_of_every_mode_move_alike_until_their_first_end():
+    same, following, disabled = (vector(seed=4, autoreset_mode=mode.value, max_episode_steps=2)
+                                 for mode in (MODES.SAME_STEP, MODES.NEXT_STEP, MODES.DISABLED))  # fmt: skip
+    first, second = actions(2)
+    assert (same.step(first)[0] == following.step(first)[0]).all()
+    last, seen = same.step(second)[4]["final_obs"], following.step(second)[0]
+    assert (last == seen).all()
+    disabled.step(first)
+    assert (disabled.step(second)[0] == last).all()
+    mask = np.arange(WORLDS) < 2
+    seen = disabled.reset(options={"reset_mask": mask})[0]
+    assert ((seen == last).all(1) == ~mask).all()
+    with pytest.raises(gymnasium.error.ResetNeeded, match=r"the episode of world 2 has ended; call reset\(options="):
+        disabled.step(first)
+    others = disabled.reset(options={"reset_mask": ~mask})[0]
+    assert ((others == seen).all(1) == mask).all()
+    assert not disabled.step(first)[3].any()
+
+
+@pytest.mark.parametrize("mode", list(MODES))
+def test_gymnasiums_statistics_of_episodes_hold_in_every_mode(mode):
+    env = gymnasium.wrappers.vector.RecordEpisodeStatistics(vector(autoreset_mode=mode, max_episode_steps=3))
+    env.reset(seed=0)
+    for action in actions(7):
+        infos = env.step(action)[4]
+        if mode is MODES.DISABLED and "_episode" in infos:
+            env.reset(options={"reset_mask": infos["_episode"]})
+    assert set(env.length_queue) == {3}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"reset_mask": [True] * WORLDS}, r"reset_mask is \[True.*valid: a NumPy array of bool, shape \[6\]"),
+        ({"reset_mask": np.ones(2, bool)}, r"valid: a NumPy array of bool, shape \[6\]"),
+        ({"reset_mask": np.arange(WORLDS) < 2}, "a seed is that of all worlds"),
+    ],
+)
+def test_a_mask_that_fits_no_worlds_or_a_seed_is_refused(options, words):
+    with pytest.raises(InputError, match=words):
+        vector().reset(seed=1, options=options)
+
+
+def test_an_unknown_autoreset_mode_is_refused():
+    with pytest.raises(InputError, match="autoreset_mode is 'Later'; valid: NextStep, SameStep, Disabled"):
+        vector(autoreset_mode="Later")
+
+
+@pytest.mark.parametrize("mode", [MODES.NEXT_STEP, MODES.DISABLED])
+def test_restarts_leave_the_other_worlds_as_they_were(mode):
+    """Worlds with noise, late observations and a history, which pass through their own ends at different times."""
+    noise = ("observation.*=+-0.1:0.1", "delay.observation=0:0.05")
+    env = gymnasium.make_vec("neurodyn/cartpole-swingup-v0", num_envs=2, dynamics="hybrid", randomise=noise,
+                             autoreset_mode=mode)  # fmt: skip
+    env.reset(seed=0)
+    env.step(np.ones((2, 1), np.float32))
+    before = env.unwrapped.worlds.seen.clone()
+    seen = env.reset(options={"reset_mask": np.array([True, False])})[0]
+    after = env.unwrapped.worlds.seen
+    assert (after[0] != before[0]).any()
+    assert (after[1] == before[1]).all()
+    assert (seen == after.numpy()).all()
 
 
 def test_observations_stay_as_they_were_returned():
@@ -192,9 +273,9 @@ def test_each_reset_of_one_world_draws_another_start_with_or_without_a_step():
 
 
 def test_an_option_that_nothing_reads_is_refused():
-    for env in (TaskEnv("cartpole-swingup", "hybrid"), vector()):
+    for env, valid in ((TaskEnv("cartpole-swingup", "hybrid"), "none"), (vector(), "reset_mask")):
         env.reset(seed=0, options={})
-        with pytest.raises(InputError, match="option 'low' is unknown; valid: none, starts come from the task"):
+        with pytest.raises(InputError, match=f"option 'low' is unknown; valid: {valid}, starts come from the task"):
             env.reset(options={"low": -0.1})
 
 

@@ -87,7 +87,7 @@ def _alone(out: Path) -> Iterator[None]:
         with exclusive(out):
             yield
     except KeyboardInterrupt as stop:
-        raise Interrupted(f"{out}: interrupted; the same command goes on", getattr(stop, "code", 130)) from None
+        raise Interrupted(getattr(stop, "code", 130), f"{out}: interrupted; the same command goes on") from None
 
 
 GAP_ROBOT, GAP_TASK, GAP_POLICY = "ant", "ant-run", "pretrained-policy:ant-run"

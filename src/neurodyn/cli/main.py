@@ -13,7 +13,7 @@ import shutil
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from neurodyn.cli import control, data, demo, evaluate, installation, policy, ro
 from neurodyn.cli.terminal.arguments import parse, require_usable_values
 from neurodyn.core.artifacts import STANDARD_OUTPUT
 from neurodyn.core.errors import InputError, Notice, suggestion
-from neurodyn.core.interruption import RESUME, UNFINISHED, WORK_IS_KEPT, Interrupted, stoppable
+from neurodyn.core.interruption import Interrupted, stoppable
 from neurodyn.core.provenance import __version__
 from neurodyn.core.registry import Registry
 from neurodyn.core.workers import FORWARD_ONLY
@@ -139,8 +139,9 @@ def run(arguments: list[str]) -> int:
         _complain(f"neurodyn: {short}")
         return 2
     except KeyboardInterrupt as stop:
-        print(f"neurodyn: {str(stop) or WORK_IS_KEPT}", file=sys.stderr)
-        return getattr(stop, "code", 130)
+        stop = stop if isinstance(stop, Interrupted) else Interrupted(130)
+        print(f"neurodyn: {stop}", file=sys.stderr)
+        return stop.code
     except BrokenPipeError:
         sys.stderr.close()
         return 0
@@ -240,8 +241,7 @@ def _call(verbs: Registry[Verb], command: str, arguments: list[str]) -> int:
             bound()
         except KeyboardInterrupt as stop:
             resumable = "resume" in inspect.signature(called).parameters
-            again = shlex.join([*command.split(), *arguments[1:], *([] if "--resume" in arguments else ["--resume"])])
-            raise _stop_error(stop, again if resumable else "") from None
+            raise _stop_error(stop, _resuming(command, arguments[1:]) if resumable else "") from None
     return 0
 
 
@@ -254,11 +254,25 @@ def _working(command: str, bound: "functools.partial[Any]") -> contextlib.Abstra
     return ProgressBar(command.partition(" ")[2])
 
 
-def _stop_error(stop: KeyboardInterrupt, again: str) -> Interrupted:
-    """Return the exception that ends a stopped verb; its message has the command that resumes it, if there is one."""
-    text, code = str(stop) or WORK_IS_KEPT, getattr(stop, "code", 130)  # a training names the signal that stopped it
-    text = text.replace(RESUME, "")
-    return Interrupted(f"{text}; `{again}` goes on" if again else text.replace(WORK_IS_KEPT, UNFINISHED), code)
+def _resuming(command: str, arguments: Sequence[str]) -> str:
+    """Say which command goes on with the work of one that stops; torchrun has started all of its processes or none."""
+    words = [*command.split(), *arguments, *([] if "--resume" in arguments else ["--resume"])]
+    if _is_distributed():
+        from neurodyn.learn.devices import launched
+
+        if os.environ.get("LOCAL_WORLD_SIZE") != os.environ["WORLD_SIZE"]:  # how they find each other is unknown
+            return "the same command on each machine goes on with --resume"
+        if not launched():
+            words = ["torchrun", "--nproc-per-node", os.environ["WORLD_SIZE"], "-m", *words]
+    return f"`{shlex.join(words)}` goes on"
+
+
+def _stop_error(stop: KeyboardInterrupt, resuming: str) -> Interrupted:
+    """Return the exception that ends a stopped verb, with the command that resumes it, if there is one."""
+    known = stop if isinstance(stop, Interrupted) else Interrupted(130)
+    if resuming:
+        return Interrupted(known.code, f"{known.what or known}; {resuming}")
+    return Interrupted(known.code, known.what or "interrupted; nothing unfinished is left")
 
 
 def _list(verbs: Registry[Verb], command: str) -> None:

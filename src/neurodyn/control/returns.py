@@ -191,11 +191,11 @@ class EpisodeSums:
     earned: Tensor
     """Sum of each reward term over all episodes that have ended, shape [terms]."""
 
-    def restart(self) -> "EpisodeSums":
-        """Return the sums of new episodes in all worlds."""
+    def restart(self, which: Tensor) -> "EpisodeSums":
+        """Return the sums with new episodes in the worlds of a mask, shape [worlds]."""
         return replace(
-            self, length=torch.zeros_like(self.length), returns=torch.zeros_like(self.returns),
-            terms=torch.zeros_like(self.terms),
+            self, length=self.length.masked_fill(which, 0), returns=self.returns.masked_fill(which, 0.0),
+            terms=self.terms.masked_fill(which, 0.0),
         )  # fmt: skip
 
 

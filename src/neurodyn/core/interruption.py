@@ -14,11 +14,6 @@ from typing import Any, Self
 from neurodyn.core.errors import InputError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-WORK_IS_KEPT = "interrupted; what was finished is kept"
-UNFINISHED = "interrupted; nothing unfinished is left"
-"""The same for commands without `--resume`, which may not have finished anything."""
-RESUME = "; the same command with --resume goes on"
-"""End of a message when work was saved; the command line names the command instead, or drops it without `--resume`."""
 _SAME_SECONDS = 3.0
 """In a multi-process training, the time within which a second signal counts as the same one: the terminal and torchrun
 both send it [s].
@@ -26,11 +21,21 @@ both send it [s].
 
 
 class Interrupted(KeyboardInterrupt):
-    """A training was interrupted; the exit `code` of the process is 130 for Ctrl-C, 143 for SIGTERM."""
+    """Work was interrupted.
 
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
-        self.code = code
+    Attributes:
+        code: Exit code of the process: 130 for Ctrl-C, 143 for SIGTERM.
+        what: What was interrupted, and where; empty if nothing is known of it.
+        resumes: Whether the work was saved, so that the same command goes on with `--resume`.
+    """
+
+    def __init__(self, code: int, what: str = "", *, resumes: bool = False) -> None:
+        super().__init__(
+            f"{what}; the same command with --resume goes on"
+            if resumes
+            else what or "interrupted; what was finished is kept"
+        )
+        self.code, self.what, self.resumes = code, what, resumes
 
 
 class Interruption:
@@ -51,11 +56,12 @@ class Interruption:
     ) -> None:
         self._release()
         if self.signal is not None and kind is None:  # too late to stop the training, but not what follows it
-            raise self.error(WORK_IS_KEPT)
+            raise Interrupted(self.code)
 
-    def error(self, message: str) -> Interrupted:
-        """Return the exception that stops the process."""
-        return Interrupted(message, 128 + (self.signal or signal.SIGINT))
+    @property
+    def code(self) -> int:
+        """Exit code of the process."""
+        return 128 + (self.signal or signal.SIGINT)
 
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
@@ -86,7 +92,7 @@ def stoppable() -> Iterator[None]:
     except Exception as error:
         if not _stopped_by or isinstance(error, InputError):
             raise
-        raise Interrupted(WORK_IS_KEPT, 128 + _stopped_by[0]) from error
+        raise Interrupted(128 + _stopped_by[0]) from error
     finally:
         sys.unraisablehook = hook
         for number, handler in before.items():
@@ -117,7 +123,7 @@ def _send_again_if_lost(lost: "sys.UnraisableHookArgs") -> None:
 def _stop(number: int, frame: FrameType | None) -> None:
     _stopped_by.append(number)
     _quit_next_time()
-    raise Interrupted(WORK_IS_KEPT, 128 + number)
+    raise Interrupted(128 + number)
 
 
 def _quit_next_time() -> None:

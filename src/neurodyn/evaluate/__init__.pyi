@@ -4,8 +4,8 @@ from .base_states import (
     WayErrors as WayErrors,
     estimated_states as estimated_states,
 )
-from .checks.findings import CheckResult as CheckResult, CheckFinding as CheckFinding
-from .checks.run import CHECKS as CHECKS, RobotCheck as RobotCheck, check as check
+from .checks.findings import CheckFinding as CheckFinding, CheckResult as CheckResult, RobotCheck as RobotCheck
+from .checks.run import CHECKS as CHECKS, check as check
 from .logged import beside_log as beside_log
 from .metrics import METRICS as METRICS, Metric as Metric
 from .named_scenarios import Scenario as Scenario, scenario as scenario, scenarios as scenarios

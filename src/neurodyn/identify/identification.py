@@ -289,8 +289,15 @@ class _Identification:
         last = last_step(self.out) if going_on else 0
         with MetricsLog(self.out, last) as metrics, self._references(log) as references:
             metrics.start(record, self.problem.device)
-            more = self.hybrid is not None or settings.networks or settings.bootstrap or settings.profile
-            share = 0.25 if residuals is not None and more else 0.45 if more else 0.6
+            share = (
+                0.25
+                if self.hybrid is not None
+                else 0.9
+                if residuals is not None
+                else 0.45
+                if settings.networks
+                else 0.6
+            )
             with explaining(store, self.problem.robot), stage(0.05, share):
                 searched, known = self._solve(residuals, metrics, going_on)
             fit = self._settle(searched, known)
@@ -354,14 +361,17 @@ class _Identification:
         self, residuals: Residuals | None, metrics: MetricsLog | None, going_on: bool
     ) -> tuple[Searched, Certainty]:
         settings = self.settings
-        if residuals is None:
-            searched = self._fit_in_stages(metrics, going_on)
-        elif self.inverse:
-            samples = torque_samples(self.problem.store, Split.TRAIN, settings.smoothing)
-            return search_torques(residuals, self.model.mechanism, samples, settings.inertial_prior)
-        else:
-            searched = self._search(residuals, metrics, going_on)
-        return searched, certainty(searched, settings, self.out, going_on, self._report)
+        alone = 0.3 if settings.bootstrap or settings.profile else 1.0
+        with stage(0.0, alone):
+            if residuals is None:
+                searched = self._fit_in_stages(metrics, going_on)
+            elif self.inverse:
+                samples = torque_samples(self.problem.store, Split.TRAIN, settings.smoothing)
+                return search_torques(residuals, self.model.mechanism, samples, settings.inertial_prior)
+            else:
+                searched = self._search(residuals, metrics, going_on)
+        with stage(alone, 1.0):
+            return searched, certainty(searched, settings, self.out, going_on, self._report)
 
     def _fit_in_stages(self, metrics: MetricsLog | None, going_on: bool) -> Searched:
         """Fit the structures in stages, or read the finished fit of a resumed run."""
@@ -399,13 +409,12 @@ class _Identification:
             return Searched.restore(residuals, artifacts.read_tree(self.out / "state", STATE))
         step = 0
 
-        def report(stage: str, _: int, cost: float, worst: float) -> bool:
+        def report(name: str, done: float, cost: float, worst: float) -> bool:
             nonlocal step
             step += 1
             if metrics is not None:
-                metrics.write(step, stage=stage, cost=cost, worst=worst)
-            most = self.settings.iterations + (step if self.starts else 0)  # unknown with several starts
-            tell(min(step / most, 1.0), f"{stage}, cost {cost:.6g}")
+                metrics.write(step, stage=name, cost=cost, worst=worst)
+            tell(done, f"{name}, cost {cost:.6g}")
             return self._out_of_time()
 
         searched = search(

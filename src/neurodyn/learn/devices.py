@@ -209,6 +209,11 @@ def several() -> bool:
     return known and int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
+def launched() -> bool:
+    """Return whether `launch` started this process."""
+    return _PARENT in os.environ
+
+
 class _Group(Ranks):
     """One of several processes; numbers go through gloo, tensors through the backend of their device."""
 

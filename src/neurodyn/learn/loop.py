@@ -14,7 +14,7 @@ from neurodyn.core import artifacts
 from neurodyn.core import verdict as verdicts
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError
-from neurodyn.core.interruption import RESUME, WORK_IS_KEPT, Interrupted, Interruption
+from neurodyn.core.interruption import Interrupted, Interruption
 from neurodyn.core.progress import Progress, showing
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
@@ -174,7 +174,7 @@ class TrainingLoop:
             try:
                 self._train()
             except Interrupted as stop:  # here, or in a training within this one
-                raise Interrupted(self._interruption_message(), stop.code) from None
+                raise self._interrupted(stop.code) from None
             words = current_ranks().gather(next((fault.words for fault in self._watch.faults), ""))
             self.state.verdict = current_ranks().agree(lambda: str(self._judge(next(filter(None, words), ""))))
             self.state.starved = self._is_starved()
@@ -250,7 +250,7 @@ class TrainingLoop:
             if stop := current_ranks().greatest(self._interruption.signal or 0):
                 self._interruption.signal = stop
                 self.save()
-                raise self._interruption.error(self._interruption_message())
+                raise self._interrupted(self._interruption.code)
         over = self.learner.end_phase(self) or state.phase + 1 == len(self.budget.shares)
         if over:  # the state is kept, so that a larger budget can extend the phase
             state.phase = len(self.budget.shares)
@@ -353,10 +353,10 @@ class TrainingLoop:
         if values and self.log is not None:
             self.log.write(self.state.step, **values)
 
-    def _interruption_message(self) -> str:
+    def _interrupted(self, code: int) -> Interrupted:
         if self.folder is None:
-            return WORK_IS_KEPT
-        return f"{self.folder}: interrupted at step {self.state.step}{RESUME}"
+            return Interrupted(code)
+        return Interrupted(code, f"{self.folder}: interrupted at step {self.state.step}", resumes=True)
 
 
 def _broken(validation: Validation) -> float:

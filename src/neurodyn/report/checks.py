@@ -4,10 +4,9 @@
 from pathlib import Path
 
 from neurodyn.core.artifacts import write_text
-from neurodyn.evaluate.checks.findings import CheckFinding
+from neurodyn.evaluate.checks.findings import CheckFinding, RobotCheck
 from neurodyn.evaluate.checks.joint_limits import JointLimits
 from neurodyn.evaluate.checks.motion import AtRest, StepConvergence
-from neurodyn.evaluate.checks.run import RobotCheck
 from neurodyn.evaluate.metrics import shown_metrics
 from neurodyn.report.numbers import MISSING, capital, digits, quantity, share, span
 from neurodyn.report.page import Table, render_page

@@ -18,7 +18,7 @@ from neurodyn.core.description.drive import Drive, require_simulated
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError
-from neurodyn.core.interruption import WORK_IS_KEPT, Interruption
+from neurodyn.core.interruption import Interrupted, Interruption
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import tell
 from neurodyn.core.provenance import package_versions
@@ -181,7 +181,7 @@ def generate(request: GenerationRequest) -> GenerationSummary:
             left = range(writer.batches, math.ceil(episodes / worlds))
             for batch, made in zip(left, workers.map(left), strict=True):
                 if stop.signal is not None:  # between two batches: no lock of a queue or file is held
-                    raise stop.error(WORK_IS_KEPT)
+                    raise Interrupted(stop.code)
                 cpu_start, count = time.process_time(), min(worlds, episodes - batch * worlds)
                 ends = made.ends
                 tally.add(ends, count)

@@ -4,6 +4,7 @@
 Also link poses with meshes, for other viewers.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -161,7 +162,9 @@ class ViewedCopies:
                 builder.shape_color[shape] = colour or builder.shape_color[shape]
         scene = self._newton.ModelBuilder()
         scene.replicate(builder, copies)
-        self.model: Any = scene.finalize(device="cpu")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of inertias, which move nothing here
+            self.model: Any = scene.finalize(device="cpu")
         if ground is not None and ground.pose is not None:
             ScenePlacer(self.model).set_pose(ground.pose[:1].expand(copies, -1).contiguous())
         self.state: Any = self.model.state()

@@ -5,8 +5,6 @@ A locked joint is held as near to zero as its limits allow, and one that mimics 
 """
 
 import math
-import re
-from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
 from xml.etree import ElementTree
@@ -14,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from neurodyn.core.errors import InputError, among, choices
-from neurodyn.sim.asset_files import MissingMeshError, find_mesh, leave_out, parse_xml
+from neurodyn.sim.asset_files import MissingMeshError, XmlFile, find_mesh, leave_out, parse_xml
 
 _NUMBERS = {
     "mass": ("value",),
@@ -33,90 +31,101 @@ _LIMITED = ("revolute", "prismatic")
 _SHOWN = 3
 
 
-def require_sound(path: Path, root: ElementTree.Element) -> None:
+def require_sound(urdf: XmlFile) -> None:
     """Raise InputError for a URDF with duplicate names, swapped limits, or invalid numbers."""
-    links, joints = root.findall("link"), root.findall("joint")
+    path, links, joints = urdf.path, urdf.root.findall("link"), urdf.root.findall("joint")
     if not links:
         raise InputError(f"{path}: has no link; expected a robot")
     for kind, elements in (("link", links), ("joint", joints)):
-        twice = [str(name) for name, count in Counter(one.get("name") for one in elements).items() if count > 1]
-        if twice:
-            raise InputError(f"{path}: {kind} {twice[0]!r} is there more than once; valid: each name once")
+        known: set[str | None] = set()
+        for element in elements:
+            if (name := element.get("name")) in known:
+                raise InputError(
+                    f"{urdf.where(element)}: {kind} {name!r} is there more than once; valid: each name once"
+                )
+            known.add(name)
     for element in [*links, *joints]:
-        _require_numbers(path, element)
+        _require_numbers(urdf, element)
     for joint in joints:
-        _require_limits(path, joint)
+        _require_limits(urdf, joint)
     for link in links:
-        mass = link.find("inertial/mass")
+        mass, inertial = link.find("inertial/mass"), link.find("inertial")
         if mass is not None and float(mass.get("value", "0")) < 0:
             raise InputError(
-                f"{where(path, link)}: mass of link {link.get('name')!r} is {mass.get('value')}; valid: at least 0 [kg]"
+                f"{urdf.where(mass)}: mass of link {link.get('name')!r} is {mass.get('value')}; valid: at least 0 [kg]"
             )
-        for tag in ("mass", "inertia") if link.find("inertial") is not None else ():
+        for tag in ("mass", "inertia") if inertial is not None else ():
             if link.find(f"inertial/{tag}") is None:
                 raise InputError(
-                    f"{where(path, link)}: <inertial> of link {link.get('name')!r} has no <{tag}>; "
+                    f"{urdf.where(inertial)}: <inertial> of link {link.get('name')!r} has no <{tag}>; "
                     "valid: a mass and an inertia, or no <inertial> at all"
                 )
 
 
-def where(path: Path, element: ElementTree.Element) -> str:
-    """Return a file and the line in which it names an element, "arm.urdf, line 7"."""
-    opening = re.compile(rf"<{element.tag}\b[^>]*\bname\s*=\s*['\"]{re.escape(element.get('name', ''))}['\"]")
-    match = opening.search(text := path.read_text(errors="replace"))
-    return str(path) if match is None else f"{path}, line {text.count(chr(10), 0, match.start()) + 1}"
-
-
-def parse_urdf(path: Path) -> ElementTree.Element:
+def parse_urdf(path: Path) -> XmlFile:
     """Parse a URDF; a link `world` that joints name as their parent needs no element of its own."""
-    root = parse_xml(path, "robot", "URDF")
-    parents = {element.get("link") for element in root.iterfind("joint/parent")}
-    if _WORLD in parents - {link.get("name") for link in root.findall("link")}:
-        root.append(ElementTree.Element("link", name=_WORLD))
-    return root
+    urdf = parse_xml(path, "robot", "URDF")
+    parents = {element.get("link") for element in urdf.root.iterfind("joint/parent")}
+    if _WORLD in parents - {link.get("name") for link in urdf.root.findall("link")}:
+        urdf.root.append(ElementTree.Element("link", name=_WORLD))
+    return urdf
+
+
+def inertia_places(path: Path) -> dict[str, str]:
+    """Return file and line of each link's inertia in a URDF, or of what the link has of one; none of other files."""
+    if path.suffix.lower() != ".urdf":
+        return {}
+    urdf, places = parse_urdf(path), {}
+    for link in urdf.root.findall("link"):
+        parts = (link.find("inertial/inertia"), link.find("inertial"), link)
+        places[link.get("name", "")] = urdf.where(next(part for part in parts if part is not None))
+    return places
 
 
 def no_inertia(path: Path, name: str) -> InputError:
     """Return the error that a moving link of a URDF resists no motion: what its <inertial> lacks, and in which line."""
-    links = parse_urdf(path).findall("link")
-    link = next((link for link in links if link.get("name") == name), None)
+    urdf = parse_urdf(path)
+    link = next((link for link in urdf.root.findall("link") if link.get("name") == name), None)
     mass = None if link is None else link.find("inertial/mass")
     if link is None or mass is None or not float(mass.get("value", "0")):
         return InputError(
-            f"{path if link is None else where(path, link)}: link {name!r} moves but has no mass; give it an inertial "
+            f"{urdf.where(link if mass is None else mass)}: link {name!r} moves but has no mass; give it an inertial "
             "or a shape"
         )
     return InputError(
-        f"{where(path, link)}: link {name!r} moves with a mass of {mass.get('value')} kg, but ixx, iyy and izz of its "
-        "<inertia> are 0; valid: moments above 0 [kg m^2]"
+        f"{urdf.where(link.find('inertial/inertia'))}: link {name!r} moves with a mass of {mass.get('value')} kg, but "
+        "ixx, iyy and izz of its <inertia> are 0; valid: moments above 0 [kg m^2]"
     )
 
 
-def require_tree(path: Path, root: ElementTree.Element) -> None:
+def require_tree(urdf: XmlFile) -> None:
     """Raise InputError unless the joints form a tree of all links; their links must exist in the file."""
-    links, above = [str(link.get("name")) for link in root.findall("link")], {}
-    for joint in root.findall("joint"):
+    links = [str(link.get("name")) for link in urdf.root.findall("link")]
+    above: dict[str, tuple[ElementTree.Element, str]] = {}
+    for joint in urdf.root.findall("joint"):
         parent, child = (str(joint.find(end).get("link")) for end in ("parent", "child"))  # type: ignore[union-attr]
         if child in above:
             raise InputError(
-                f"{where(path, joint)}: link {child!r} is the child of two joints, {above[child][0]!r} and "
-                f"{joint.get('name')!r}; valid: one joint above each link"
+                f"{urdf.where(joint.find('child'))}: link {child!r} is the child of two joints, "
+                f"{above[child][0].get('name')!r} and {joint.get('name')!r}; valid: one joint above each link"
             )
-        above[child] = (joint.get("name"), parent)
+        above[child] = (joint, parent)
     roots = [link for link in links if link not in above]
     if len(roots) > 1:
         more = f" and {len(roots) - _SHOWN} more" if len(roots) > _SHOWN else ""
-        raise InputError(f"{path}: has several roots, {choices(roots[:_SHOWN])}{more}; valid: one root link")
+        raise InputError(f"{urdf.path}: has several roots, {choices(roots[:_SHOWN])}{more}; valid: one root link")
     for link in links:
         seen = {link}
         while link in above:
-            link = above[link][1]
+            joint, link = above[link]
             if link in seen:
-                raise InputError(f"{path}: the joints around link {link!r} form a loop; valid: a tree of links")
+                raise InputError(
+                    f"{urdf.where(joint)}: the joints around link {link!r} form a loop; valid: a tree of links"
+                )
             seen.add(link)
 
 
-def _require_numbers(path: Path, element: ElementTree.Element) -> None:
+def _require_numbers(urdf: XmlFile, element: ElementTree.Element) -> None:
     for part in element.iter():
         for name in _NUMBERS.get(part.tag, ()):
             text = part.get(name)
@@ -126,20 +135,21 @@ def _require_numbers(path: Path, element: ElementTree.Element) -> None:
                 except ValueError:
                     value = math.nan
                 if math.isnan(value) or (math.isinf(value) and name not in _MAY_BE_INFINITE):
+                    cure = "; `xacro FILE > FILE.urdf` computes expressions" if "${" in str(text) else ""
                     raise InputError(
-                        f"{where(path, element)}: {name} of <{part.tag}> in {element.tag} {element.get('name')!r} is "
-                        f"{text!r}; valid: finite numbers"
+                        f"{urdf.where(part)}: {name} of <{part.tag}> in {element.tag} {element.get('name')!r} is "
+                        f"{text!r}; valid: finite numbers{cure}"
                     )
 
 
-def _require_limits(path: Path, joint: ElementTree.Element) -> None:
+def _require_limits(urdf: XmlFile, joint: ElementTree.Element) -> None:
     limit = joint.find("limit")
     if limit is None or joint.get("type") not in _LIMITED:
         return
     lower, upper = float(limit.get("lower", "0")), float(limit.get("upper", "0"))
     if lower > upper:
         raise InputError(
-            f"{where(path, joint)}: limits of joint {joint.get('name')!r} are swapped: lower {lower:g} is above upper "
+            f"{urdf.where(limit)}: limits of joint {joint.get('name')!r} are swapped: lower {lower:g} is above upper "
             f"{upper:g}"
         )
 
@@ -159,20 +169,21 @@ def prepare_urdf(
     Raises:
         InputError: The file is not a URDF, has joints of an unsupported type, or lacks a locked joint.
     """
-    root = parse_urdf(path)
-    require_sound(path, root)
+    urdf = parse_urdf(path)
+    require_sound(urdf)
+    root = urdf.root
     names = [joint.get("name", "") for joint in root.findall("joint")]
     for name in locked:
         if name not in names:
             raise InputError(f"{path}: locked joint {name!r} does not exist{among(name, names)}")
     links = {link.get("name") for link in root.findall("link")}
     for joint in root.findall("joint"):
-        _check_joint(path, joint, links, mimics or joint.get("name") in locked)
+        _check_joint(urdf, joint, links, mimics or joint.get("name") in locked)
     fix_joints(root, locked)
     for limit in root.iterfind("joint[@type='continuous']/limit"):
         for end in ("lower", "upper"):  # of efforts and speeds alone, by the format's definition
             limit.attrib.pop(end, None)
-    require_tree(path, root)
+    require_tree(urdf)
     for link in root.findall("link") if not visuals else ():
         for seen in link.findall("visual"):
             link.remove(seen)
@@ -271,37 +282,34 @@ def _add_missing_masses(root: ElementTree.Element) -> None:
             ElementTree.SubElement(inertial, "inertia", dict.fromkeys(("ixx", "iyy", "izz", "ixy", "ixz", "iyz"), "0"))
 
 
-def _check_joint(path: Path, joint: ElementTree.Element, links: set[str | None], mimics: bool) -> None:
+def _check_joint(urdf: XmlFile, joint: ElementTree.Element, links: set[str | None], mimics: bool) -> None:
     name, kind = joint.get("name"), joint.get("type")
     if kind is None:
-        raise InputError(f"{where(path, joint)}: joint {name!r} has no type; valid: {', '.join(_SUPPORTED)}")
+        raise InputError(f"{urdf.where(joint)}: joint {name!r} has no type; valid: {', '.join(_SUPPORTED)}")
     if kind not in _SUPPORTED:
         raise InputError(
-            f"{where(path, joint)}: joint {name!r} has the unsupported type {kind!r}{among(str(kind), _SUPPORTED)}"
+            f"{urdf.where(joint)}: joint {name!r} has the unsupported type {kind!r}{among(str(kind), _SUPPORTED)}"
+            f"{'; without the joint, `init --floating` declares a free base' if kind == 'floating' else ''}"
         )
-    if joint.find("mimic") is not None and not mimics:
+    if (mimic := joint.find("mimic")) is not None and not mimics:
         raise InputError(
-            f"{where(path, joint)}: joint {name!r} mimics another one, which is unsupported; list it under `locked`"
+            f"{urdf.where(mimic)}: joint {name!r} mimics another one, which is unsupported; list it under `locked`"
         )
     axis = joint.find("axis")
     if kind != "fixed" and axis is not None:
-        _check_axis(path, joint, axis.get("xyz", "1 0 0"))
+        _check_axis(urdf.where(axis), joint, axis.get("xyz", "1 0 0"))
     for end in ("parent", "child"):
         element = joint.find(end)
         link = None if element is None else element.get("link")
         if link not in links:
-            known = [str(one) for one in links]
-            raise InputError(
-                f"{where(path, joint)}: {end} of joint {name!r} is the unknown link {link!r}{among(str(link), known)}"
-            )
+            place, known = urdf.where(joint if element is None else element), [str(one) for one in links]
+            raise InputError(f"{place}: {end} of joint {name!r} is the unknown link {link!r}{among(str(link), known)}")
 
 
-def _check_axis(path: Path, joint: ElementTree.Element, text: str) -> None:
+def _check_axis(where: str, joint: ElementTree.Element, text: str) -> None:
     try:
         axis = [float(word) for word in text.split()]
     except ValueError:
         axis = []
     if len(axis) != 3 or not 0 < sum(value * value for value in axis) < float("inf"):
-        raise InputError(
-            f"{where(path, joint)}: axis of joint {joint.get('name')!r} is {text!r}; valid: three numbers, not all 0"
-        )
+        raise InputError(f"{where}: axis of joint {joint.get('name')!r} is {text!r}; valid: three numbers, not all 0")

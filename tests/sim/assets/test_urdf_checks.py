@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A URDF that importers would silently read as another robot is refused in one line that names the place."""
 
+import re
 from pathlib import Path
 
 import mujoco
@@ -42,8 +43,8 @@ def test_a_sound_one_passes(tmp_path: Path):
         ),
         ('<parent link="b"/><child link="c"/>', '<parent link="b"/><child link="a"/>', "form a loop"),
         (JOINT.format("bc", "b", "c"), "", "has several roots, a, c"),
-        ('lower="-1" upper="1"', 'lower="1" upper="-1"', "urdf, line 7: limits of joint 'ab' are swapped"),
-        ('lower="-1"', 'lower="nan"', "urdf, line 7: lower of <limit> in joint 'ab' is 'nan'"),
+        ('lower="-1" upper="1"', 'lower="1" upper="-1"', "urdf, line 8: limits of joint 'ab' are swapped"),
+        ('lower="-1"', 'lower="nan"', "urdf, line 8: lower of <limit> in joint 'ab' is 'nan'"),
         ('<mass value="1"/>', '<mass value="inf"/>', "value of <mass> in link 'a' is 'inf'"),
         ('<mass value="1"/>', '<mass value="-1"/>', "urdf, line 1: mass of link 'a' is -1"),
         ('<mass value="1"/>', '<mass value=""/>', "value of <mass> in link 'a' is ''; valid: finite numbers"),
@@ -61,6 +62,40 @@ def test_what_no_robot_has_is_refused(old: str, new: str, words: str, tmp_path: 
     assert old in ROBOT
     with pytest.raises(InputError, match=words):
         prepared(ROBOT.replace(old, new, 1), tmp_path)
+
+
+SPREAD = ROBOT.replace("><", ">\n<")
+"""The same robot with a line for each element."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('<link name="c">', '<link name="b">', "link 'b' is there more than once"),
+        ('<mass value="1"/>', '<mass value="-1"/>', "mass of link 'a' is -1"),
+        ('<inertia ixx="1"', '<inertia ixx="one"', "ixx of <inertia> in link 'a'"),
+        ('<inertial>\n<mass value="1"/>', "<inertial>", "<inertial> of link 'a' has no <mass>"),
+        ('<origin xyz="0 0 1"/>', '<origin xyz="0 nan 1"/>', "xyz of <origin> in joint 'ab'"),
+        ('<axis xyz="1 0 0"/>', '<axis xyz="0 0 0"/>', "axis of joint 'ab' is '0 0 0'"),
+        ('<limit lower="-1" upper="1"', '<limit lower="1" upper="-1"', "limits of joint 'ab' are swapped"),
+        ('<parent link="b"/>', '<parent link="d"/>', "parent of joint 'bc' is the unknown link 'd'"),
+        ('<child link="c"/>', '<child link="b"/>', "link 'b' is the child of two joints"),
+        ("<limit lower", '<mimic joint="bc"/><limit lower', "joint 'ab' mimics another one"),
+    ],
+)
+def test_the_line_is_that_of_the_element_at_fault(old: str, new: str, words: str, tmp_path: Path):
+    """A comment that names a link or joint is none of its lines."""
+    text = '<!-- <link name="a"> <joint name="ab"> -->\n' + SPREAD
+    line = text[: text.index(old)].count("\n") + 1
+    with pytest.raises(InputError, match=rf"arm.urdf, line {line}: {re.escape(words)}"):
+        prepared(text.replace(old, new, 1), tmp_path)
+
+
+def test_the_line_of_an_impossible_inertia_is_named(tmp_path: Path):
+    (tmp_path / "arm.urdf").write_text('ixx="9"'.join(SPREAD.rsplit('ixx="1"', 1)))
+    line = SPREAD[: SPREAD.rindex("<inertia ")].count("\n") + 1
+    with pytest.raises(InputError, match=f"arm.urdf, line {line}: link 'c': principal moments of inertia are 1, 1, 9"):
+        read_facts(tmp_path / "arm.urdf")
 
 
 def test_a_moving_link_with_a_mass_alone_is_named_with_its_line_and_what_it_lacks(tmp_path: Path):

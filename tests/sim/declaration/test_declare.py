@@ -115,6 +115,26 @@ BAD = {
     "no XML": ("arm.urdf", "<robot", "arm.urdf: not readable as URDF"),
     "no robot": ("arm.urdf", "<mujoco/>", "not a URDF: its root is <mujoco>; valid: <robot>"),
     "nothing moves": ("arm.xml", "<mujoco><worldbody/></mujoco>", "nothing moves"),
+    "xacro": (
+        "my arm.urdf.xacro",
+        "<robot/>",
+        r"is a xacro; `xacro '\S+/my arm.urdf.xacro' > '\S+/my arm.urdf'` expands it",
+    ),
+    "expression of a xacro": (
+        "arm.urdf",
+        ARM.format(inertial='<inertial><mass value="${m}"/>' + INERTIA.format(1) + "</inertial>"),
+        r"'\$\{m\}'; valid: finite numbers; `xacro FILE > FILE.urdf` computes expressions",
+    ),
+    "floating joint": (
+        "arm.urdf",
+        ARM.format(inertial="").replace("revolute", "floating"),
+        "type 'floating'.*; without the joint, `init --floating` declares a free base",
+    ),
+    "no included file": (
+        "arm.xml",
+        '<mujoco><include file="gone.xml"/><worldbody/></mujoco>',
+        "gone.xml.*; valid: files that are where the asset names them",
+    ),
     "unknown suffix": ("arm.step", "", r"unknown kind of asset '.step'; valid: .urdf, .xml, .usd"),
 }
 
@@ -127,8 +147,14 @@ def test_bad_assets_are_one_line_and_leave_nothing_behind(case, tmp_path):
         declare(tmp_path / name, tmp_path / "out")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
-    with pytest.raises(InputError, match="no such file"):
-        declare(tmp_path / "none.urdf", tmp_path / "out")
+
+
+def test_a_path_that_is_no_asset_is_refused_before_its_folder(tmp_path):
+    (tmp_path / "none").mkdir()
+    with pytest.raises(InputError, match=r"none.urdf: no such file.*; valid: an asset of kind"):
+        declare(tmp_path / "none.urdf", tmp_path / "none")
+    with pytest.raises(InputError, match=r"none: is a folder; valid: an asset of kind"):
+        declare(tmp_path / "none", tmp_path / "none")
 
 
 def test_a_base_floats_where_several_chains_stand_on_it(tmp_path):

@@ -12,7 +12,7 @@ from rich.text import Text
 from neurodyn.cli.terminal.console import shell_word, terminal
 from neurodyn.cli.terminal.tables import print_table
 from neurodyn.core.glossary import explanations
-from neurodyn.evaluate.checks.run import RobotCheck
+from neurodyn.evaluate.checks.findings import RobotCheck
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, Logged, Simulated, Tossed
 from neurodyn.report import accuracy, forecast, log
 from neurodyn.report.checks import advice, lead, row

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows and measurements of checks."""
+"""Results of checks: rows and measurements."""
 
 import math
+from typing import Any
 
-from neurodyn.core.verdict import Grade
+import msgspec
+
+from neurodyn.core.verdict import Grade, worst_grade
 from neurodyn.evaluate.records import Result
 
 
@@ -44,6 +47,49 @@ class CheckResult(Result, frozen=True):
     def fails(self) -> bool:
         """Whether a row fails."""
         return any(finding.verdict == "fails" for finding in self.findings)
+
+
+class RobotCheck(Result, frozen=True):
+    """Results of all checks of a robot's reference simulator.
+
+    Attributes:
+        robot: Name of the robot.
+        ground: Name of the ground; None in free space.
+        worlds: Worlds under random control.
+        frames: Frames under random control.
+        seed: Seed of states and torques.
+        dt: Frame time [s].
+        simulator: Options of the declared simulator.
+        checks: Results by name.
+    """
+
+    robot: str
+    ground: str | None
+    worlds: int
+    frames: int
+    seed: int
+    dt: float
+    simulator: dict[str, str | int | dict[str, float] | None]
+    checks: dict[str, CheckResult] = msgspec.field(default_factory=dict)
+
+    @property
+    def verdict(self) -> Grade:
+        """The worst verdict."""
+        return worst_grade(finding.verdict for finding in self.findings)
+
+    @property
+    def findings(self) -> list[CheckFinding]:
+        """The rows of all checks."""
+        return [finding for check in self.checks.values() for finding in check.findings]
+
+    @property
+    def failed(self) -> list[str]:
+        """Names of the checks with a row that fails."""
+        return [name for name, check in self.checks.items() if check.fails]
+
+    def plain(self) -> dict[str, Any]:
+        """Return plain data, including the verdict."""
+        return {"verdict": self.verdict} | super().plain()
 
 
 def no_fault(what: str) -> CheckResult:

@@ -127,7 +127,8 @@ class Rest(Result, frozen=True):
 
     Attributes:
         depth: Depth of the deepest contact point in the ground [m].
-        jitter: Largest standard deviation of a velocity over time [rad/s or m/s].
+        jitter: Largest standard deviation of a velocity from its trend over time, as a ball may roll down a slope
+            [rad/s or m/s].
         coordinate: Name of that velocity.
         speed: Largest mean velocity, nonzero if the robot creeps [rad/s or m/s].
     """
@@ -183,12 +184,19 @@ def _settle(subject: Subject, where: Scenario) -> Rest:
     assert layout is not None
     depth = Clearance(layout).depth(environment.ground, path.q[:, -1].contiguous())
     qd = path.qd[:, -last:]
-    jitter, speed = qd.std(1).median(0).values, qd.mean(1).abs().median(0).values
+    jitter, speed = _from_trend(qd).std(1).median(0).values, qd.mean(1).abs().median(0).values
     column = int(jitter.nan_to_num(nan=math.inf).argmax())
     return Rest(
         depth=finite(float(depth.median())), jitter=finite(float(jitter[column])),
         coordinate=robot.spec.qd_names[column], speed=finite(float(speed.max())),
     )  # fmt: skip
+
+
+def _from_trend(values: Tensor) -> Tensor:
+    """Return what values, shape [worlds, frames, columns], differ by from straight lines over time."""
+    time = torch.linspace(-1.0, 1.0, values.shape[1], dtype=values.dtype)[:, None]
+    slopes = (time * values).sum(1, keepdim=True) / (time * time).sum()
+    return values - values.mean(1, keepdim=True) - slopes * time
 
 
 def _depth(by_ground: dict[str, Rest]) -> CheckFinding:

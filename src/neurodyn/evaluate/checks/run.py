@@ -2,9 +2,6 @@
 """Checks of whether a model can be learned from a robot's reference simulator."""
 
 from collections.abc import Callable
-from typing import Any
-
-import msgspec
 
 from neurodyn.core.config import to_dict
 from neurodyn.core.description.drive import require_simulated
@@ -12,61 +9,16 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage
 from neurodyn.core.registry import Registry
 from neurodyn.core.requests import accepts_request
-from neurodyn.core.verdict import Grade, worst_grade
 from neurodyn.evaluate.checks import declaration, motion
-from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult
+from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult, RobotCheck
 from neurodyn.evaluate.checks.joint_limits import check_joint_limits
 from neurodyn.evaluate.checks.subject import Subject
-from neurodyn.evaluate.records import Result
 from neurodyn.evaluate.requests import CheckRequest
 from neurodyn.evaluate.run import open_robot_log
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.robots import Robot, load
 
 _WORLDS, _FRAMES = 16, 60
-
-
-class RobotCheck(Result, frozen=True):
-    """Results of all checks of a robot's reference simulator.
-
-    Attributes:
-        robot: Name of the robot.
-        ground: Name of the ground; None in free space.
-        worlds: Worlds under random control.
-        frames: Frames under random control.
-        seed: Seed of states and torques.
-        dt: Frame time [s].
-        simulator: Options of the declared simulator.
-        checks: Results by name.
-    """
-
-    robot: str
-    ground: str | None
-    worlds: int
-    frames: int
-    seed: int
-    dt: float
-    simulator: dict[str, str | int | dict[str, float] | None]
-    checks: dict[str, CheckResult] = msgspec.field(default_factory=dict)
-
-    @property
-    def verdict(self) -> Grade:
-        """The worst verdict."""
-        return worst_grade(finding.verdict for finding in self.findings)
-
-    @property
-    def findings(self) -> list[CheckFinding]:
-        """The rows of all checks."""
-        return [finding for check in self.checks.values() for finding in check.findings]
-
-    @property
-    def failed(self) -> list[str]:
-        """Names of the checks with a row that fails."""
-        return [name for name, check in self.checks.items() if check.fails]
-
-    def plain(self) -> dict[str, Any]:
-        """Return plain data, including the verdict."""
-        return {"verdict": self.verdict} | super().plain()
 
 
 Check = Callable[[Subject], CheckResult]

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from neurodyn.core import artifacts
 from neurodyn.core.description.parameter import Parameter
+from neurodyn.core.progress import stage
 from neurodyn.identify.confidence.parameter_search import Convergence, Searched, curvature, far_minima, judge
 from neurodyn.identify.fit.intervals import (
     Identifiability,
@@ -202,12 +203,15 @@ def certainty(searched: Searched, settings: IdentificationSettings, run: Path, r
     if convergence.converged:
         convergence = far_minima(searched.ends, searched.costs, analysis) or convergence
     resamples = curves = None
+    share = settings.bootstrap / max(settings.bootstrap + settings.profile * len(analysis.names), 1)
     if convergence.converged and settings.bootstrap:
-        resamples = _resample(searched, residuals, settings, run, resume, show)
+        with stage(0.0, share):
+            resamples = _resample(searched, residuals, settings, run, resume, show)
     if convergence.converged and settings.profile:
-        curves = profiles(
-            residuals, point, analysis, settings.profile, lambda done, all_: show("profile likelihoods", done, all_)
-        )
+        with stage(share, 1.0):
+            curves = profiles(
+                residuals, point, analysis, settings.profile, lambda done, all_: show("profile likelihoods", done, all_)
+            )
     return Certainty(
         analysis, convergence, resamples, curves, blocks_of(residuals.windows).text, searched.end.derivatives
     )

@@ -12,6 +12,7 @@ import torch
 from msgspec import UNSET, UnsetType
 from torch import Tensor
 
+from neurodyn.core.progress import stage
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.workers import Executor
 from neurodyn.identify.choices import Optimiser
@@ -224,8 +225,11 @@ def _single(residuals: Residuals, start: Point, iterations: int, tolerance: floa
 
 _SOLVERS: dict[Optimiser, Solver] = {"levenberg-marquardt": levenberg_marquardt, "l-bfgs": lbfgs, "cma-es": cma_es}
 
-Progress = Callable[[str, int, float, float], bool]
-"""Called with stage, iteration, lowest and highest cost; returns true to stop the search."""
+_RESCALINGS = 2
+_FIRST_SHARE, _LAST_SHARE = 0.4, 0.2
+"""Shares of a search, for its progress: of a first fit that others may follow, and of the fit after many starts."""
+Progress = Callable[[str, float, float, float], bool]
+"""Called with stage, its share that is done, lowest and highest cost; returns true to stop the search."""
 
 
 @dataclass(frozen=True)
@@ -312,10 +316,14 @@ def search(
     """
     out_of_time = False
 
-    def stop(stage: str) -> Callable[[int, Tensor], bool]:
-        def called(iteration: int, cost: Tensor) -> bool:
-            nonlocal out_of_time
-            out_of_time = progress(stage, iteration, float(cost.min()), float(cost.max()))
+    def stop(name: str, most: int) -> Callable[[int, Tensor], bool]:
+        left = most
+
+        def called(_: int, cost: Tensor) -> bool:
+            nonlocal out_of_time, left
+            left = max(0, left - 1)
+            done = 1.0 - (left / most) ** 2  # most searches end after half of their iterations
+            out_of_time = progress(name, done, float(cost.min()), float(cost.max()))
             return out_of_time
 
         return called
@@ -332,14 +340,18 @@ def search(
         )
         return Searched(last, best, end, ends, costs)
 
-    x = residuals.space.nominal[None]
+    x, begin = residuals.space.nominal[None], 0.0
     if starts == 1 or settings.starts is UNSET:
-        searched = fit(x, residuals.values(x)[:0], x.new_zeros(0))
+        begin = 1.0 if starts == 1 else _FIRST_SHARE
+        with stage(0.0, begin):
+            searched = fit(x, residuals.values(x)[:0], x.new_zeros(0))
         if starts == 1 or out_of_time or not needs_more_starts(searched.residuals, searched.point):
             return searched
         x = searched.point.x
-    x, costs = _from_many_starts(residuals, x, settings, starts, stop, run, resume, executor)
-    return fit(x[:1], residuals.values(x), costs)
+    with stage(begin, 1.0 - _LAST_SHARE):
+        x, costs = _from_many_starts(residuals, x, settings, starts, stop, run, resume, executor)
+    with stage(1.0 - _LAST_SHARE, 1.0):
+        return fit(x[:1], residuals.values(x), costs)
 
 
 def needs_more_starts(residuals: Residuals, point: Point) -> bool:
@@ -356,24 +368,24 @@ def _fit_from(
     residuals: Residuals,
     x: Tensor,
     settings: IdentificationSettings,
-    stop: Callable[[str], Callable[[int, Tensor], bool]],
+    stop: Callable[[str, int], Callable[[int, Tensor], bool]],
     executor: Executor | None,
 ) -> tuple[Residuals, Solution]:
     """Return the solution of the local optimiser from x, after growing horizons, and residuals in its scaling."""
-    x = _grown(residuals, x, settings, stop("growing horizons"))
+    horizons, passes = len(settings.horizons), 1 + (_RESCALINGS if settings.reweigh else 0)
+    grown = horizons / (horizons + passes)
+    if horizons:
+        with stage(0.0, grown):
+            x = _grown(residuals, x, settings, stop("growing horizons", horizons * settings.iterations))
     solve = _SOLVERS[settings.optimiser]
     seed = derive_seed(settings.seed, "search")
     if settings.optimiser == "cma-es":
         solve = partial(cma_es, seed=seed, executor=executor)
-    return fitted(
-        residuals,
-        residuals.start(x),
-        settings.iterations,
-        rescalings=2 if settings.reweigh else 0,
-        stop=stop("parameters"),
-        solve=solve,
-        seed=seed,
-    )
+    with stage(grown, 1.0):
+        return fitted(
+            residuals, residuals.start(x), settings.iterations, rescalings=passes - 1,
+            stop=stop("parameters", passes * settings.iterations), solve=solve, seed=seed,
+        )  # fmt: skip
 
 
 def _from_many_starts(
@@ -381,7 +393,7 @@ def _from_many_starts(
     first: Tensor,
     settings: IdentificationSettings,
     starts: int,
-    stop: Callable[[str], Callable[[int, Tensor], bool]],
+    stop: Callable[[str, int], Callable[[int, Tensor], bool]],
     run: Path | None,
     resume: bool,
     executor: Executor | None,
@@ -389,7 +401,7 @@ def _from_many_starts(
     """Return coordinates and costs of the best solutions, including that from `first`, in ascending order of cost."""
     count = residuals.windows.count
     rows = torch.linspace(0, count - 1, min(count, _WINDOWS)).round().long()
-    called = stop(settings.search)
+    called = stop(settings.search, settings.rounds)
     members = SEARCHES[settings.search](
         residuals.of_windows(rows), starts, settings.rounds, settings.round_iterations, seed=settings.seed, run=run,
         resume=resume, report=lambda rounds, members: called(rounds, members.cost), executor=executor,

@@ -96,12 +96,8 @@ class _TaskWorlds:
             raise gymnasium.error.ResetNeeded("no episode has begun; call reset() first")
         return self._running
 
-    def reset(self, seed: int | None, options: dict[str, Any] | None, random: Any, *, fresh: bool = False) -> Tensor:
+    def reset(self, seed: int | None, random: Any, *, fresh: bool = False) -> Tensor:
         """Return first observations, of new worlds for a seed; worlds that are `fresh` do not start again."""
-        if options:
-            raise InputError(
-                f"reset: option {next(iter(options))!r} is unknown; valid: none, starts come from the task or `starts`"
-            )
         if seed is not None or self._running is None:
             where, robots = self._where, self._robots
             seed = int(random().integers(_SEEDS)) if seed is None else seed
@@ -130,6 +126,13 @@ class _TaskWorlds:
         self._running = self._viewer = None
 
 
+def _require_known(options: dict[str, Any] | None, valid: str) -> None:
+    if options:
+        raise InputError(
+            f"reset: option {next(iter(options))!r} is unknown; valid: {valid}, starts come from the task or `starts`"
+        )
+
+
 def _task(name: str | None, robot: str | Path | None) -> Task:
     if name is None:
         raise InputError("task: none; valid: task=NAME, NAME@ROBOT, or FILE.py:CLASS for one of your own")
@@ -146,8 +149,8 @@ def _task(name: str | None, robot: str | Path | None) -> Task:
 class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     """A single-world environment. Observations and actions are float32; actions are within +-1 or the task's limit.
 
-    An episode is truncated after the task's number of frames, and terminated when the robot or the model fails. In its
-    last frame `info["is_success"]` says whether the task succeeded, for tasks with success.
+    An episode is truncated after the task's number of frames, and terminated when the robot or the model fails.
+    `info["is_success"]` says whether the task has succeeded, for tasks with success.
 
     Attributes:
         task: The task.
@@ -185,7 +188,8 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             InputError: `options` name something, which no environment here understands.
         """
         super().reset(seed=seed)
-        seen = self._worlds.reset(seed, options, lambda: self.np_random, fresh=self._fresh)
+        _require_known(options, "none")
+        seen = self._worlds.reset(seed, lambda: self.np_random, fresh=self._fresh)
         self._fresh = False  # so that the next call draws another start, with or without a step before
         return _copy(seen[0]), {}
 
@@ -193,11 +197,9 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         """Advance one frame."""
         seen, reward, terminated, truncated, extras = _step(self.worlds, _tensor(action)[None])
         self._fresh = bool(terminated | truncated)
-        info: dict[str, Any] = {}
-        if self._fresh:
-            seen = extras["last"]
-            if extras["succeeded"] is not None:
-                info["is_success"] = bool(extras["succeeded"])
+        succeeded = extras["succeeded"] if self._fresh else self.task.succeeded(self.worlds.now, self.worlds.memory)
+        seen = extras["last"] if self._fresh else seen
+        info = {} if succeeded is None else {"is_success": bool(succeeded)}
         return _copy(seen[0]), float(reward), bool(terminated), bool(truncated), info
 
     def render(self) -> np.ndarray | None:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -213,9 +215,12 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """A batch of worlds, stepped together in one process.
 
-    Worlds restart in the frame that ends their episode (`AutoresetMode.SAME_STEP`): the observation is then the first
-    of the next episode, and the last one is the row of `infos["final_obs"]`, where `infos["_final_obs"]` is true;
-    `infos["final_info"]` has `is_success`, for tasks with success.
+    When an episode ends, its world restarts as `autoreset_mode` says:
+
+    - "SameStep": in that step. The observation is then the first of the next episode, and the last one is the row of
+      `infos["final_obs"]`, where `infos["_final_obs"]` is true; `infos["final_info"]` has `is_success`.
+    - "NextStep": in the next step, which ignores the world's action, rewards nothing and returns the first observation.
+    - "Disabled": at `reset(options={"reset_mask": mask})`, which has to come before the next step.
 
     Attributes:
         task: The task.
@@ -240,22 +245,27 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             task: Task, see `TaskEnv`.
             dynamics: Dynamics, see `TaskEnv`.
             max_episode_steps: Length of an episode; None for the task's.
-            autoreset_mode: When worlds restart: in the step that ends their episode.
+            autoreset_mode: When worlds restart.
             **options: See `TaskOptions`.
 
         Raises:
-            InputError: As for `TaskEnv`, or worlds shall restart in another step.
+            InputError: As for `TaskEnv`, or the mode is unknown.
         """
-        if autoreset_mode not in (AutoresetMode.SAME_STEP, AutoresetMode.SAME_STEP.value):
-            raise InputError(
-                f"autoreset_mode is {getattr(autoreset_mode, 'value', autoreset_mode)!r}; valid: SameStep, or the "
-                'others with vectorization_mode="sync"'
-            )
+        modes = {mode.value: mode for mode in AutoresetMode}
+        mode = autoreset_mode.value if isinstance(autoreset_mode, AutoresetMode) else autoreset_mode
+        if mode not in modes:
+            raise InputError(f"autoreset_mode is {mode!r}; valid: {', '.join(modes)}")
+        self.metadata = {**self.metadata, "autoreset_mode": modes[mode]}
+        self._mode = modes[mode]
         self._worlds = _TaskWorlds(task, dynamics, count=num_envs, frames=max_episode_steps, **options)
         self.task, self.num_envs, self.render_mode = self._worlds.task, num_envs, self._worlds.render_mode
         self.single_observation_space, self.single_action_space = self._worlds.observations, self._worlds.actions
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
+        self._over = np.zeros(num_envs, bool)
+        """Worlds whose episode has ended, and that have not restarted for their user."""
+        self._final = np.zeros((num_envs, len(self.task.observations)), np.float32)
+        """Last observations of those episodes."""
 
     @property
     def worlds(self) -> PolicyEnvironment:
@@ -263,29 +273,64 @@ class VectorTaskEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         return self._worlds.running
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
-        """Start all worlds; a seed fixes all episodes.
+        """Start all worlds, or those of the option "reset_mask", shape [worlds], bool; a seed fixes all episodes.
 
         Raises:
-            InputError: `options` name something, which no environment here understands.
+            InputError: An option is unknown, or a seed is given for some of the worlds.
         """
         super().reset(seed=seed)
-        return _copy(self._worlds.reset(seed, options, lambda: self.np_random)), {}
+        others = dict(options or {})
+        mask = others.pop("reset_mask", None)
+        _require_known(others, "reset_mask")
+        if mask is None or (seed is not None and self._mask(mask).all()):
+            self._over = np.zeros(self.num_envs, bool)
+            return _copy(self._worlds.reset(seed, lambda: self.np_random)), {}
+        if seed is not None:
+            raise InputError("reset: a seed is that of all worlds; valid: without reset_mask, or without a seed")
+        return self._restart(self._mask(mask)), {}
+
+    def _mask(self, mask: Any) -> np.ndarray:
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
+            raise InputError(f"reset: reset_mask is {mask!r}; valid: a NumPy array of bool, shape [{self.num_envs}]")
+        return mask
+
+    def _restart(self, which: np.ndarray) -> np.ndarray:
+        """Restart worlds; return the observations of all."""
+        seen = _copy(self.worlds.restart(torch.from_numpy(which).to(self.worlds.device)))
+        self._over = self._over & ~which
+        seen[self._over] = self._final[self._over]
+        return seen
 
     def step(self, actions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Advance one frame, and restart the worlds whose episodes end."""
-        worlds = self.worlds
+        """Advance one frame, and restart worlds as the mode says.
+
+        Raises:
+            ResetNeeded: No episode has begun, or one has ended in the mode "Disabled".
+        """
+        worlds, waiting = self.worlds, self._over
+        if self._mode is AutoresetMode.DISABLED and waiting.any():
+            raise gymnasium.error.ResetNeeded(
+                f"the episode of world {waiting.argmax()} has ended; call reset(options={{'reset_mask': ...}}) first"
+            )
         frame = worlds.step_frame(_tensor(actions).to(worlds.device))
-        extras, ends, late = frame.extras, _array(frame.done), _array(frame.extras["time_outs"])
-        infos: dict[str, Any] = {}
-        if "last" in extras and (not frame.done.is_cuda or ends.any()):  # on a CPU only when episodes end
-            infos = {"final_obs": _copy(extras["last"]), "_final_obs": ends}
-            if extras["succeeded"] is not None:
-                reached = _array(extras["succeeded"]) & ends
-                infos |= {"final_info": {"is_success": reached, "_is_success": ends}, "_final_info": ends}
-        return _copy(frame.observation), _array(frame.reward), ends & ~late, late, infos
+        seen, reward = _copy(frame.observation), _array(frame.reward)
+        ends, late, infos = _array(frame.done), _array(frame.extras["time_outs"]), dict[str, Any]()
+        if waiting.any():  # they moved by a frame, from a start that nobody has seen
+            seen, reward = self._restart(waiting), np.where(waiting, np.float32(0), reward)
+            ends, late = ends & ~waiting, late & ~waiting
+        if ends.any():
+            last, succeeded = _copy(frame.extras["last"]), frame.extras["succeeded"]
+            info = {} if succeeded is None else {"is_success": _array(succeeded) & ends, "_is_success": ends}
+            if self._mode is AutoresetMode.SAME_STEP:
+                infos = {"final_obs": last, "_final_obs": ends}
+                infos |= {"final_info": info, "_final_info": ends} if info else {}
+            else:
+                infos, self._over, self._final = info, ends, last
+                seen[ends] = last[ends]
+        return seen, reward, ends & ~late, late, infos
 
     def step_tensors(self, actions: Tensor) -> Frame:
-        """Advance one frame on the device, in torch; restarts as in `step`.
+        """Advance one frame on the device, in torch; in every mode, worlds restart in the frame that ends an episode.
 
         Args:
             actions: Actions, shape [worlds, actions].

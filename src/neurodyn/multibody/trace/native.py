@@ -37,7 +37,7 @@ def block_kernel(text: str, words: int, cuda: bool, room: int = 0, *, brief: boo
 
     `words` is the length of the table. With `cuda` each thread runs one block; otherwise one thread runs all blocks, on
     a stack of at least `room` bytes. Forward passes in float64 are as fast with a `brief` compilation of half the time;
-    adjoints are slower then.
+    adjoints are slower then. A level of optimisation that `wp.config` sets is kept.
     """
     import warp as wp
 
@@ -55,7 +55,8 @@ def block_kernel(text: str, words: int, cuda: bool, room: int = 0, *, brief: boo
 
         return threads
 
-    options = {"optimization_level": _FEW_OPTIMISATIONS} if brief else None
+    shortened = brief and wp.config.optimization_level is None
+    options = {"optimization_level": _FEW_OPTIMISATIONS} if shortened else None
 
     @wp.kernel(enable_backward=False, module="unique", module_options=options)
     def loop(first: int, last: int, table: table_type) -> None:

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from neurodyn.control.resolve import is_declared
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
-from neurodyn.core.interruption import RESUME, Interrupted
+from neurodyn.core.interruption import Interrupted
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import showing
 from neurodyn.core.provenance import package_versions
@@ -190,8 +190,7 @@ def online(request: OnlineRequest) -> OnlineResult | SharedResult:
             artifacts.write_json(folder / RESULT, shared.plain())
             return shared
         except KeyboardInterrupt as stop:
-            code = getattr(stop, "code", 130)
-            raise Interrupted(f"{folder}: interrupted{RESUME}", code) from None
+            raise Interrupted(getattr(stop, "code", 130), f"{folder}: interrupted", resumes=True) from None
 
 
 def _begin(problem: OnlineProblem, name: str, out: Path, resume: bool) -> OnlineRecord:

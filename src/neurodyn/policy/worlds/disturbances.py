@@ -7,7 +7,7 @@ step. Tasks declare some of their own, which the user's override.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import msgspec
@@ -90,6 +90,13 @@ class DisturbedState:
     actions: Tensor
     until: Tensor
     clock: Tensor
+
+    def where(self, mask: Tensor, other: "DisturbedState") -> "DisturbedState":
+        """Return this state in the worlds of a mask, shape [worlds], and another one elsewhere."""
+        pairs = ((getattr(self, one.name), getattr(other, one.name)) for one in fields(self))
+        return DisturbedState(
+            *(torch.where(mask.view(-1, *[1] * (own.dim() - 1)), own, others) for own, others in pairs)
+        )
 
 
 class _Errors:

@@ -382,14 +382,22 @@ class PolicyEnvironment(VecEnv):
         return last
 
     @torch.no_grad()
-    def restart(self) -> Tensor:
-        """Start new episodes in all worlds without counting the current ones; return the policy's observations."""
-        every = torch.ones(self.num_envs, dtype=torch.bool, device=self.device)
-        self._captured = None  # its buffers hold the earlier states
+    def restart(self, which: Tensor | None = None) -> Tensor:
+        """Start new episodes without counting the current ones; return the policy's observations.
+
+        Args:
+            which: Worlds that start, shape [worlds], bool; None for all.
+        """
+        which = torch.ones(self.num_envs, dtype=torch.bool, device=self.device) if which is None else which
         self._world_reset.prepare()
-        self._reset_worlds(every)
-        self._sums = self._sums.restart()
-        return self._see(every)
+        self._reset_worlds(which)
+        self._sums = self._sums.restart(which)
+        if (others := self._disturbed) is not None:
+            self._see(which)
+            self._disturbed = self._disturbed.where(which, others)
+        if self._captured is not None:
+            self._captured.restart((self._worlds, self._sums, self._world_reset.last_row))
+        return self.seen
 
     def _disturb(self, actions: Tensor) -> Tensor:
         """Return the actions that reach the robot under disturbances."""

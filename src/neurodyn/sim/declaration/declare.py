@@ -22,7 +22,7 @@ from neurodyn.robots import ContactPointSelection, Robot, load
 from neurodyn.robots.assets import copy_asset
 from neurodyn.robots.plausible import LIMIT_SLACK
 from neurodyn.sim.articulations import Articulation
-from neurodyn.sim.declaration.facts import AssetFacts, read_facts
+from neurodyn.sim.declaration.facts import AssetFacts, read_facts, require_asset
 from neurodyn.sim.declaration.heights import clear_heights, damped_speeds, held_by_damping, lifting_joints
 from neurodyn.sim.declaration.pose import (
     BUDGET,
@@ -110,6 +110,7 @@ def declare(
         InputError: The asset is invalid, the folder exists, or no simulator of the robot is fit for learning.
     """
     path = Path(asset)
+    require_asset(path)
     robot_name = name or path.stem.replace("_", "-").lower()
     folder = Path(out) if out is not None else Path(robot_name)
     if not (math.isfinite(dt) and dt > 0):

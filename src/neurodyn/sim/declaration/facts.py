@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
@@ -89,6 +90,21 @@ class AssetFacts:
         return {name: {"shapes": shapes} for name, shapes in grounds.items()}
 
 
+def require_asset(path: Path) -> None:
+    """Raise InputError for a path that is no file of a known kind."""
+    kinds = ", ".join(ASSET_SUFFIXES)
+    if not path.is_file():
+        raise InputError(
+            f"{path}: {'is a folder' if path.is_dir() else f'no such file{suggested_file(path)}'}; valid: an asset of "
+            f"kind {kinds}"
+        )
+    if path.suffix.lower() == ".xacro":
+        urdf = path.with_name(f"{path.stem.removesuffix('.urdf')}.urdf")
+        raise InputError(f"{path}: is a xacro; `xacro {quote(str(path))} > {quote(str(urdf))}` expands it")
+    if path.suffix.lower() not in ASSET_SUFFIXES:
+        raise InputError(f"{path}: unknown kind of asset {path.suffix!r}; valid: {kinds}")
+
+
 def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...] = ()) -> AssetFacts:
     """Read a robot's asset, a URDF, MJCF or USD.
 
@@ -97,13 +113,8 @@ def read_facts(path: Path, *, floating: bool | None = None, lock: tuple[str, ...
         floating: Whether the base of a URDF is free; None to decide from the asset.
         lock: Joints to hold at zero, besides mimic joints and grippers.
     """
+    require_asset(path)
     suffix = path.suffix.lower()
-    if suffix not in ASSET_SUFFIXES:
-        raise InputError(f"{path}: unknown kind of asset {path.suffix!r}; valid: {', '.join(ASSET_SUFFIXES)}")
-    if not path.is_file():
-        raise InputError(
-            f"{path}: no such file{suggested_file(path)}; valid: an asset of kind {', '.join(ASSET_SUFFIXES)}"
-        )
     if suffix == ".urdf":
         return _urdf_facts(path, floating, lock)
     if floating is not None:
@@ -317,7 +328,7 @@ def _upright(quaternion: Any) -> bool:
 
 
 def _urdf_facts(path: Path, floating: bool | None, lock: tuple[str, ...]) -> AssetFacts:
-    root = parse_urdf(path)
+    root = parse_urdf(path).root
     links = [_Joint.of(joint) for joint in root.findall("joint")]
     held = _held_joints(links)
     held |= _followers(links, {*lock, *held})

@@ -17,7 +17,7 @@ from neurodyn.robots.sections import choose
 from neurodyn.sim.asset_files import leave_out, parse_xml
 from neurodyn.sim.bodies import require_possible
 from neurodyn.sim.engine import collect_warnings, import_mujoco
-from neurodyn.sim.urdf import held_positions, no_inertia, parse_urdf, prepare_urdf
+from neurodyn.sim.urdf import held_positions, inertia_places, no_inertia, parse_urdf, prepare_urdf
 
 T = TypeVar("T")
 
@@ -220,7 +220,7 @@ def _mend(path: Path, spec: Any, error: str) -> bool:
     if "balanceinertia" in error or "positive eigenvalues" in error:
         # `body.joints` of a body without joints raises the error of the compiler again.
         if body is not None and any(joint.parent.name == body.name for joint in spec.joints):
-            require_possible(f"{path}: link {body.name!r}", _tensor(body))
+            require_possible(f"{inertia_places(path).get(body.name, path)}: link {body.name!r}", _tensor(body))
         if not (mended := _round_inertias(spec)) and not spec.compiler.balanceinertia:
             spec.compiler.balanceinertia = True
             mended = [] if body is None else [body.name]
@@ -273,9 +273,11 @@ def _refusal(path: Path, error: object, what: str = "read") -> InputError:
         reason = re.sub(r",? line \d+", "", reason)
     wrong = re.search(r"attribute: '([^']+)'|element Element '([^']+)'|'([^']+)'", reason)
     named = next(filter(None, wrong.groups()), "") if wrong else ""
+    valid = "a URDF that MuJoCo reads" if urdf else "MJCF as MuJoCo defines it"
+    if "opening file" in reason:
+        valid = "files that are where the asset names them"
     return InputError(
-        f"{path}: MuJoCo cannot {what} it: {reason}{'' if urdf else _suggestion(path, named)}; "
-        f"valid: {'a URDF that MuJoCo reads' if urdf else 'MJCF as MuJoCo defines it'}"
+        f"{path}: MuJoCo cannot {what} it: {reason}{'' if urdf else _suggestion(path, named)}; valid: {valid}"
     )
 
 
@@ -324,7 +326,7 @@ def _read_urdf(path: Path, locked: tuple[str, ...], floating: bool, density: flo
         raise _refusal(path, error) from None
     for geom in spec.geoms:
         geom.density = density
-    at = held_positions(parse_urdf(path), locked) if mimics else {}
+    at = held_positions(parse_urdf(path).root, locked) if mimics else {}
     for name, (other, offset, factor) in mimics.items():
         if other in at:  # of which no joint is left
             other, offset, factor = "", offset + factor * at[other], 0.0

@@ -38,7 +38,7 @@ def prepare_mjcf(
     Raises:
         InputError: The file is not an MJCF, lacks a locked joint, or has unsupported elements.
     """
-    root = parse_xml(path, "mujoco", "MJCF")
+    root = parse_xml(path, "mujoco", "MJCF").root
     _refuse_unread(path, root)
     for actuators in root.findall("actuator"):
         root.remove(actuators)

@@ -27,7 +27,7 @@ from neurodyn.sim.engine import import_newton, joint_kinds, shape_labels, solver
 from neurodyn.sim.interface import AssetJoint, Gravity, gravity_vectors, specified_limits, value_of
 from neurodyn.sim.newton.asset import PreparedMjcf, prepare_mjcf
 from neurodyn.sim.newton.scene import add_scene, material_fields
-from neurodyn.sim.urdf import prepare_urdf
+from neurodyn.sim.urdf import inertia_places, prepare_urdf
 
 if TYPE_CHECKING:
     import newton
@@ -177,8 +177,10 @@ def _add_usd(builder: "newton.ModelBuilder", path: Path) -> None:
 
 def _check_bodies(builder: Any, path: Path) -> None:
     """Raise InputError for bodies without mass or with an impossible inertia."""
+    places = inertia_places(path)
     for label, mass, inertia in zip(builder.body_label, builder.body_mass, builder.body_inertia, strict=True):
-        where = f"{path}: link {short_label(label)!r}"
+        name = short_label(label)
+        where = f"{places.get(name, path)}: link {name!r}"
         if not mass > 0:
             raise InputError(f"{where} moves but has no mass; give it an inertial or a shape")
         require_possible(where, np.array(inertia, dtype=float).reshape(3, 3))
