@@ -20,10 +20,18 @@ from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
+from neurodyn.identify.stages import structure_search
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.structure_choice import best_structure
 from neurodyn.identify.stages.structure_kinds import StructureCandidate
-from neurodyn.identify.stages.structure_search import Screened, StructureSearch, by_error, candidates_for, describe
+from neurodyn.identify.stages.structure_search import (
+    Screened,
+    StructureSearch,
+    by_error,
+    candidates_for,
+    describe,
+    share_of_held_out_cost,
+)
 from neurodyn.identify.unknowns.bodies import BodyTensors, with_ball, with_moment
 from neurodyn.identify.unknowns.delay_trades import delays_traded
 from neurodyn.identify.unknowns.priors import parse_known
@@ -87,6 +95,27 @@ def test_a_payload_is_found_on_the_link_that_carries_it(arm: tuple[Path, Store])
     space, x = search.fitting.space, search.fitting.x
     assert space.carrier == "elbow"
     assert float(space.value("payload.z", x)) < -0.1
+    assert share_of_held_out_cost(fitting, search.fitting) < 0.9
+    assert share_of_held_out_cost(search.fitting, fitting) is None
+    assert share_of_held_out_cost(fitting, fitting) is None
+
+
+@pytest.mark.parametrize(("deviations", "lasting", "rounds"), [
+    (4.0, [], ["nearer"]), (1.0, ["roll", "bend"], [["roll"]]), (4.0, ["roll"], ["nearer", ["roll"]]), (1.0, [], []),
+])  # fmt: skip
+def test_a_finished_fit_asks_again_for_masses_and_for_errors_that_last(
+    monkeypatch: pytest.MonkeyPatch, deviations: float, lasting: list[str], rounds: list[Any]
+):
+    monkeypatch.setattr(structure_search, "_joints_whose_errors_last", lambda *_: lasting)
+    fitted = SimpleNamespace(
+        space=SimpleNamespace(names=("wrist.mass_scale",)), x=torch.tensor([deviations]), scale=torch.ones(1),
+        held_out_cost=lambda: 2.0,
+    )  # fmt: skip
+    search, tried = StructureSearch(cast(Fitting, fitted), costs={"5 frames": 1.0}), list[Any]()
+    monkeypatch.setattr(search, "_round", lambda *, nearer: tried.append("nearer") or False)
+    monkeypatch.setattr(search, "_round_of_springs", lambda joints: tried.append(joints) or True)
+    kept = search.look_again(cast(Fitting, fitted), cast(Any, None))
+    assert (tried, kept) == (rounds, bool(lasting))
 
 
 @pytest.mark.parametrize(("deviations", "others"), [(-4.0, ["elbow", "wrist"]), (1.0, [])])

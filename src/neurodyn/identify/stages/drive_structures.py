@@ -170,8 +170,17 @@ def _with_spring(model: FitModel, joint: str) -> FitModel:
     return replace(sprung, more=(*sprung.more, *more))
 
 
+def _spring_starts(model: FitModel, joint: str, _: Mapping[str, float]) -> list[dict[str, float]]:
+    """Begin with springs of several natural frequencies: from one that is far too soft a search does not find back."""
+    inertia, begin = carried(model.mechanism.links[model.mechanism.names.index(joint)]), f"{ACTUATOR}{joint}"
+    return [
+        {f"{begin}.stiffness": inertia * pace**2, f"{begin}.elastic_damping": 2.0 * _DAMPED * inertia * pace}
+        for pace in (_SOFT, 2.0 * _SOFT, 4.0 * _SOFT)
+    ]
+
+
 ELASTIC_JOINT = StructureKind(
     "a spring between motor and link of",
-    lambda model: [StructureCandidate("elastic", joint, ()) for joint in _rigid(model)], _with_spring, lambda *_: [{}],
+    lambda model: [StructureCandidate("elastic", joint, ()) for joint in _rigid(model)], _with_spring, _spring_starts,
     ("elastic.stiffness",), screened=False,
 )  # fmt: skip

@@ -88,7 +88,7 @@ def fit_in_stages(
     structures.kept += more
     finished = copy.copy(fitting)
     searched = finished.finish(searched)
-    if settings.structures and fitting is structures.fitting and structures.look_again(finished):
+    if settings.structures and fitting is structures.fitting and structures.look_again(finished, searched):
         finished = structures.fitting
         searched = finished.finish(finished.end(structures.costs))
     fitting = finished

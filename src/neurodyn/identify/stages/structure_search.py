@@ -27,7 +27,7 @@ from neurodyn.core.registry import Registry
 from neurodyn.data.header import Split
 from neurodyn.data.windows import Windows, blocks_of
 from neurodyn.dynamics.rollout_errors import RolloutErrors, judge
-from neurodyn.identify.confidence.parameter_search import kept_stage
+from neurodyn.identify.confidence.parameter_search import Searched, kept_stage
 from neurodyn.identify.fit.least_squares import assemble, reduce
 from neurodyn.identify.fit.residuals import Point, Residuals
 from neurodyn.identify.ladder.rungs import held_out_errors, held_out_windows, noise_errors
@@ -36,6 +36,7 @@ from neurodyn.identify.result import TriedStructure, UnseenPayload
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.stages.drive_structures import ELASTIC_JOINT, LOADED_FRICTION, STATED_GAINS, TILTED_BASE
 from neurodyn.identify.stages.growing_windows import Fitting
+from neurodyn.identify.stages.lasting_errors import TIMES, lasting_errors
 from neurodyn.identify.stages.structure_kinds import (
     ADDED_PAYLOAD,
     EVERY,
@@ -52,6 +53,10 @@ _WINDOWS = 48
 """Windows of the screening."""
 _LEAST = 0.02
 """Share of the cost by which the screening must expect a structure to lower it."""
+_SIGNIFICANT = 20.0
+"""Decrease of the cost, as half a chi-square of a few coordinates, from which on a payload is tried for what a fit asks
+though its share is small: where noise is most of the cost, that says nothing.
+"""
 _DOUBTED, _MATTERS = 0.8, 0.1
 """Share of what a structure has to save of held-out errors to be kept, from which on it is doubted if it is not; least
 share of errors that it then saves.
@@ -95,6 +100,7 @@ class Screened:
         candidate: The candidate.
         share: Share of the cost that it is expected to save, in large fits as roll-outs along the step confirm.
         promise: The same by the step alone.
+        gain: The expected decrease of the cost, of errors in standard deviations of noise or more.
         starts: First values of its coordinates, of which the best count.
         x: Where the coordinates of the fit go with it, shape [n].
         most: Upper end of the 90 % interval of the first of its columns, such as the mass of a payload [kg].
@@ -103,6 +109,7 @@ class Screened:
     candidate: StructureCandidate
     share: float
     promise: float = 0.0
+    gain: float = 0.0
     starts: Sequence[Mapping[str, float]] = ({},)
     x: Tensor | None = None
     most: float = 0.0
@@ -155,19 +162,23 @@ class StructureSearch:
             self._round(last=True)
         return self
 
-    def look_again(self, finished: Fitting) -> bool:
-        """Try those not tried yet where a finished fit has implausible masses of links; return whether one is kept.
+    def look_again(self, finished: Fitting, searched: Searched) -> bool:
+        """Try those that were not tried yet where a finished fit asks for them; return whether one is kept.
 
+        It does if masses of links are implausible, or for a spring or friction with load where errors of a joint last.
         Its short steps and its scale show what longer steps and an earlier scale hid. `fitting` is the fit that was
         finished, or the one with what is kept: with the longer steps, to be finished again.
         """
-        if self._is_late or not _has_implausible_masses(finished):
+        lasting = [] if self._is_late else _joints_whose_errors_last(finished, searched)
+        implausible = _has_implausible_masses(finished)
+        if self._is_late or not (implausible or lasting):
             return False
         self.fitting.x, self.fitting.scale, self._begin = finished.x, finished.scale, None
         share = self.fitting.held_out_cost() / max(self.costs[kept_stage(self.costs)], 1e-300)
         self.costs = {name: share * cost for name, cost in self.costs.items()}  # in the other scale
         self._forget()
-        return self._round(nearer=True)
+        kept = implausible and self._round(nearer=True)
+        return (bool(lasting) and self._round_of_springs(lasting[:1])) or kept
 
     @property
     def _is_late(self) -> bool:
@@ -251,7 +262,7 @@ class StructureSearch:
             # Of a payload, for whose effect others make up, one looks in any case, also where a step leads too far.
             loads = [one for one in found if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD and self._reasons]
             for best in (max(loads, key=size, default=None) for size in (attrgetter("share"), attrgetter("promise"))):
-                if best is not None and best not in chosen and best.promise >= _LEAST:
+                if best is not None and best not in chosen and (best.promise >= _LEAST or best.gain >= _SIGNIFICANT):
                     chosen.append(best)
         return chosen[:_TRIALS]
 
@@ -264,21 +275,35 @@ class StructureSearch:
             if most is not None and most.most > _NOTABLE * _mass(self.fitting):
                 self.unseen = UnseenPayload(joint=most.candidate.place, mass=most.most)
 
-    def _round_of_springs(self) -> None:
-        """Fit what the screening does not tell of, and keep the best; of large fits only where much is unexplained."""
+    def _round_of_springs(self, lasting: Sequence[str] = ()) -> bool:
+        """Fit what the screening does not tell of, and keep the best; of large fits only where much is unexplained.
+
+        In joints whose errors are `lasting`, friction that grows with load is tried beside springs.
+        """
         fitting = self.fitting
         joints = [name for name in fitting.spec.controls if name in fitting.spec.tangent_names]  # rotors are none
-        few = joints if len(joints) <= _FEW else by_error(joints, self._errors().errors)[:1]
-        if self._large:
+        if lasting:
+            few = list(lasting)
+        elif self._large:
             few = [name for _, name, _ in _unexplained(fitting) if name in joints]
-        self._keep([
-            self._try(Screened(one, share=0.0))
+        else:
+            few = joints if len(joints) <= _FEW else by_error(joints, self._errors().errors)[:1]
+        tried = {one.name for one in self.tried}
+        return self._keep([
+            self._try(
+                Screened(one, share=0.0, starts=STRUCTURES[one.kind].starts(fitting.model, one.place, {})),
+                finely=bool(lasting),
+            )
             for one in candidates_for(fitting.model, fitting.settings)
-            if not STRUCTURES[one.kind].screened and one.place in few
+            if (not STRUCTURES[one.kind].screened or (lasting and STRUCTURES[one.kind] is LOADED_FRICTION))
+            and one.place in few and describe(one) not in tried
         ])  # fmt: skip
 
-    def _try(self, screened: Screened) -> "_Trial":
-        """Fit a candidate, and judge it by held-out roll-outs."""
+    def _try(self, screened: Screened, *, finely: bool = False) -> "_Trial":
+        """Fit a candidate, and judge it by held-out roll-outs, and a payload (or if asked) by held-out costs, too.
+
+        Those are so fine that a spring makes up for long steps of the engine.
+        """
         candidate = screened.candidate
         trial, costs = fit_with(self.fitting, screened, self._stages, self._begin)
         # Springs settle for longer, and both are judged on the same windows.
@@ -286,28 +311,33 @@ class StructureSearch:
         after = held_out_errors(trial.current(), trial.store, before.windows)
         judgement = judge(before.errors, after, before.frames, blocks_of(before.windows))
         errors = replace(before, errors=after)
-        plausible = (
-            STRUCTURES[candidate.kind] is ADDED_PAYLOAD and not judgement.kept
-            and _off_priors(self.fitting) - _off_priors(trial) > _EVIDENCE and not errors.worse_than(before)
-        )  # fmt: skip
-        reason = (
-            f"{judgement.reason}, but with it values are nearer to the declared ones" if plausible else judgement.reason
-        )
+        worse, finer, plausible = not judgement.kept and errors.worse_than(before), None, False
+        if not judgement.kept and not worse:
+            payload = STRUCTURES[candidate.kind] is ADDED_PAYLOAD
+            finer = share_of_held_out_cost(self.fitting, trial) if payload or finely else None
+            plausible = payload and _off_priors(self.fitting) - _off_priors(trial) > _EVIDENCE
+        reason = judgement.reason
+        if finer is not None:
+            reason += f", but {finer:.2f} of held-out costs from fitted starts, clearly better"
+        elif plausible:
+            reason += ", but with it values are nearer to the declared ones"
         told = TriedStructure(
-            name=describe(candidate), kept=judgement.kept or plausible, share=judgement.share, reason=reason,
+            name=describe(candidate), kept=judgement.kept or finer is not None or plausible, share=judgement.share,
+            reason=reason,
             asked_by=self._reasons or [f"the screening alone, by {screened.share:.1%} of the cost"],
             expected=screened.share,
             doubted=judgement.open and screened.share >= _LEAST
             and 1.0 - (judgement.share or 1.0) > max(_DOUBTED * judgement.needed, _MATTERS),
         )  # fmt: skip
-        return _Trial(candidate, trial, costs, told, errors, plausible)
+        return _Trial(candidate, trial, costs, told, errors, finer, plausible)
 
     def _keep(self, trials: Sequence["_Trial"]) -> bool:
         """Keep the best of trials, if one is better than the fit."""
-        screened = STRUCTURES[trials[0].candidate.kind].screened if trials else True
-        most = 1.0 if screened else _SHARE
-        better = [one for one in trials if one.told.kept and not one.plausible and (one.told.share or 0.0) < most]
+        most = {kind: 1.0 if structure.screened else _SHARE for kind, structure in STRUCTURES.items()}
+        better = [one for one in trials if one.by_errors and (one.told.share or 0.0) < most[one.candidate.kind]]
         best = min(better, key=lambda one: one.told.share or 0.0, default=None)
+        if best is None:
+            best = min((one for one in trials if one.finer is not None), key=lambda one: one.finer or 0.0, default=None)
         if best is None:
             likely = (one for one in trials if one.plausible)
             best = min(likely, key=lambda one: _off_priors(one.fitting), default=None)
@@ -364,7 +394,8 @@ class _HeldOutErrors:
 class _Trial:
     """A fit with a candidate, its held-out costs by stage, what is said of it, and its errors.
 
-    `plausible` says that it predicts as well as the fit without it, with values that the priors expect.
+    If errors alone do not tell, `finer` is the share of the held-out cost from fitted starts if that is less beyond its
+    spread, and `plausible` says that it predicts as well as the fit without it, with values that the priors expect.
     """
 
     candidate: StructureCandidate
@@ -372,11 +403,30 @@ class _Trial:
     costs: dict[FitStage, float]
     told: TriedStructure
     errors: _HeldOutErrors
+    finer: float | None = None
     plausible: bool = False
+
+    @property
+    def by_errors(self) -> bool:
+        """Whether it is kept for its errors."""
+        return self.told.kept and self.finer is None and not self.plausible
 
     def refused(self) -> "_Trial":
         """Return the trial, not to be kept."""
-        return replace(self, told=msgspec.structs.replace(self.told, kept=False), plausible=False)
+        return replace(self, told=msgspec.structs.replace(self.told, kept=False), finer=None, plausible=False)
+
+
+def share_of_held_out_cost(fitting: Fitting, other: Fitting) -> float | None:
+    """Return the share of the cost of held-out windows that another fit leaves, if it is clearly less; None if not.
+
+    Noise of logged starts, which is most of the errors of a good model, is not in costs from fitted ones. Half a
+    chi-square of noise is the unit of what is clear, times the ratio of the cost to that of noise.
+    """
+    windows = max(fitting, other, key=lambda one: one.past).windows(Split.VALIDATION, fitting.stages[-1])
+    own, others = (one.residuals(windows) for one in (fitting, other))
+    before, after = (float(one.window_costs(fit.start(one)).sum()) for fit, one in ((fitting, own), (other, others)))
+    needed = _SIGNIFICANT * max(1.0, before / (0.5 * own.count))
+    return after / before if math.isfinite(before) and before - after > needed else None
 
 
 def asks(fitting: Fitting) -> list[str]:
@@ -404,6 +454,14 @@ def _off_priors(fitting: Fitting) -> float:
 def _has_implausible_masses(fitting: Fitting) -> bool:
     names = zip(fitting.space.names, fitting.x.tolist(), strict=True)
     return any(name.endswith(f".{MASS_SCALE}") and abs(x) > IMPLAUSIBLE for name, x in names)
+
+
+def _joints_whose_errors_last(fitting: Fitting, searched: Searched) -> list[str]:
+    """Return the driven joints whose errors last in any case, the largest beside noise first; none with contacts."""
+    if fitting.touches or fitting.store.header.base != "measured":
+        return []
+    found = lasting_errors(searched.residuals, searched.point)
+    return [one.name for one in found if one.times > TIMES[1] and one.name in fitting.spec.controls]
 
 
 def _outweighs(fitting: Fitting) -> bool:
@@ -518,7 +576,8 @@ def _screened(
             torch.linalg.pinv(full[free][:, free], hermitian=True)[len(shared), len(shared)].clamp_min(0.0).sqrt()
         )
         most = float(one.columns[0].value(moved[rows[0]].clamp_min(0.0) + _QUANTILE * deviation))
-        found.append(Screened(one, (left - (cost - gain)) / now, promise, starts, moved[: len(space.names)], most))
+        saved = left - (cost - gain)
+        found.append(Screened(one, saved / now, promise, saved, starts, moved[: len(space.names)], most))
     return found, left
 
 
