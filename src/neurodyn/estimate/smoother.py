@@ -44,6 +44,7 @@ _LONGEST = (0.5, 0.05)
 """Longest step of a velocity [m/s] and a height [m]."""
 
 
+@torch.no_grad()
 def smooth_base(
     model: Dynamics,
     log: Store | SensedRun | Sequence[SensedRun],

@@ -7,6 +7,7 @@ estimate plus an error with its covariance, which is fitted (`fit.residuals`); r
 of their run.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
@@ -20,7 +21,8 @@ from neurodyn.core import artifacts
 from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.description.sensors import SENSOR_KINDS, Sensor
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import StoreHeader
+from neurodyn.data.header import Split, StoreHeader
+from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.estimate import BaseEstimate, EstimationSettings, smooth_base
@@ -195,7 +197,8 @@ class BaseEstimates:
 
     def __init__(self, logged: Store, declared: Mapping[str, Sensor], *, mounting: bool = False) -> None:
         """Prepare estimates, with the `mounting` of the IMU free or as declared; errors: see `sensors_on_base`."""
-        self.logged = self.store = logged
+        self.logged, self._declared = logged, declared
+        self.store = logged
         self.sensors = self._said = sensors_on_base(logged.header, declared)
         imu = next((sensor for sensor in self.sensors.values() if sensor.kind == "imu"), None)
         place, turn = (_PLACE, _TURN) if mounting else (0.0, 0.0)
@@ -203,13 +206,21 @@ class BaseEstimates:
         self.mounting: MountingEstimate | None = None
         self.changes: list[float] = []
 
-    def update(self, dynamics: HybridDynamics) -> Store:
-        """Estimate the base by a model, and return the log with it."""
+    def part(self, seconds: float) -> "BaseEstimates":
+        """Return estimates of about so many seconds of training episodes, and of as large a part of validation."""
+        kinds = [episodes_of(self.logged, split) for split in (Split.TRAIN, Split.VALIDATION)]
+        recorded = float(self.logged.lengths[kinds[0]].sum()) * self.logged.header.spec.dt
+        each = max(1, math.ceil(recorded / seconds))
+        logged = self.logged.select(np.sort(np.concatenate([rows[::each] for rows in kinds])))
+        return BaseEstimates(logged, self._declared, mounting=self._settings.mounting_free)
+
+    def update(self, dynamics: HybridDynamics, *, fitted: bool = False) -> Store:
+        """Estimate the base by a model, and return the log with it; the first model is the declared one or `fitted`."""
         before, first = self.store, self.store is self.logged
         known = replace(self.logged, header=msgspec.structs.replace(self.logged.header, sensors=self._said))
         estimate = smooth_base(dynamics, known, self._settings)
         self.mounting, self.sensors = estimate.mounting, moved_sensors(self._said, estimate.mounting)
-        self.store = with_base(self.logged, estimate, self.sensors, _FIRST if first else _LATER)
+        self.store = with_base(self.logged, estimate, self.sensors, _FIRST if first and not fitted else _LATER)
         if not first:
             self.changes.append(_change(before, self.store))
         return self.store

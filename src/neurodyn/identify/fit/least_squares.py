@@ -30,7 +30,9 @@ from neurodyn.identify.fit.window_starts import settle_starts
 _FACTORS = (1e-3, 1e-1, 10.0, 1e3)
 _LEAST, _MOST = 1e-8, 1e12
 _SETTLED, _STARTS = 2, 2
-"""Candidates whose starts of windows are settled further where the base is unmeasured, and iterations of it."""
+"""Candidates whose starts of windows are settled where the base is unmeasured, and iterations of it."""
+_RANKED, _LEAST_RANKED = 3, 40
+"""Of so many windows one ranks these candidates, and the least that do."""
 _STRETCHES = (3.0, 10.0, 30.0)
 """Multiples of a step that are tried where windows begin with unknown states of the base: their contacts come and go
 with it, and a few windows with the steepest derivatives would make all steps short."""
@@ -166,10 +168,12 @@ def _advance(
     candidates = [move(residuals, point, change) for change in steps]
     count, sets = len(tried), len(active)
     stacked = Point.concatenate(candidates)
-    repeated = None if weights is None else weights.pick(torch.arange(sets).repeat(count))
-    costs = (residuals.cost(stacked) if repeated is None else repeated.cost(residuals, stacked)).view(count, sets)
     if not residuals.options.base and weights is None:
-        stacked, costs = _settle(residuals, stacked, costs)
+        stacked, costs = _settle(residuals, stacked, sets)
+    elif weights is None:
+        costs = residuals.cost(stacked).view(count, sets)
+    else:
+        costs = weights.pick(torch.arange(sets).repeat(count)).cost(residuals, stacked).view(count, sets)
     cost, which = costs.min(0)
     better = cost < before
     chosen = stacked.pick(which * sets + torch.arange(sets))
@@ -183,17 +187,19 @@ def _advance(
     solution.converged[active] = (better & (gain <= tolerance * before)) | hopeless | ~torch.isfinite(before)
 
 
-def _settle(residuals: Residuals, stacked: Point, costs: Tensor) -> tuple[Point, Tensor]:
-    """Return candidates [count * S] with starts that fit, those of the best better, and their costs [count, S].
+def _settle(residuals: Residuals, stacked: Point, sets: int) -> tuple[Point, Tensor]:
+    """Return candidates [count * S], the best with starts that fit, and the costs of these [count, S], others infinite.
 
-    Before that, costs favour the shortest steps.
+    Before starts fit, costs favour the shortest steps. A part of the windows says which candidates are the best.
     """
-    point, first = settle_starts(residuals, stacked, 1)
-    costs = first.view_as(costs)
-    best = costs.argsort(0)[:_SETTLED].flatten()
-    rows = best * costs.shape[1] + torch.arange(costs.shape[1]).repeat(_SETTLED)
-    better, settled = settle_starts(residuals, point.pick(rows), _STARTS)
-    return point.put(rows, better), costs.flatten().index_copy(0, rows, settled).view_as(costs)
+    windows = residuals.windows.count
+    few = torch.arange(0, windows, max(1, min(_RANKED, windows // _LEAST_RANKED)))
+    costs = settle_starts(residuals.of_windows(few), replace(stacked, initial=stacked.initial[:, few]), 1)[1]
+    best = costs.view(-1, sets).argsort(0)[:_SETTLED].flatten()
+    rows = best * sets + torch.arange(sets).repeat(_SETTLED)
+    better, settled = settle_starts(residuals, stacked.pick(rows), _STARTS)
+    costs = torch.full_like(costs, torch.inf).index_copy(0, rows, settled)
+    return stacked.put(rows, better), costs.view(-1, sets)
 
 
 def longer(change: Point, times: float) -> Point:

@@ -242,6 +242,10 @@ class FitModel:
         assert kept.space is not None
         return kept.with_space(kept.space.with_widths(self.space.widths))
 
+    def with_substeps(self, substeps: int) -> "FitModel":
+        """Return this robot with so many steps of the engine in a frame."""
+        return replace(self, engine=msgspec.structs.replace(self.engine, substeps=substeps))
+
     def with_space(self, space: CoordinateSpace) -> "FitModel":
         """Return this robot with other coordinates."""
         declared = self.nominal

@@ -39,7 +39,7 @@ from neurodyn.identify.stages.stage_windows import longest_window, most_windows,
 from neurodyn.identify.unknowns.delay_trades import dampings_traded, delays_traded
 from neurodyn.identify.unknowns.priors import UnitPrior
 from neurodyn.identify.unknowns.quantities import LIMITS
-from neurodyn.identify.unknowns.search_space import CoordinateSpace, PartOfSpace
+from neurodyn.identify.unknowns.search_space import MASS_SCALE, CoordinateSpace, PartOfSpace
 from neurodyn.identify.unknowns.search_start import first_coordinates
 
 _WORST = 1e300
@@ -75,6 +75,9 @@ _HOPS, _HOPPED = 3, 4
 """Most other delays from which a search is tried, and its iterations."""
 _TRADED, _LEAST_TRADED = 4, 12
 """Of so many windows one is rolled out for the choice of another delay, and at least so many."""
+
+_SURE = (f".{MASS_SCALE}", ".armature", ".bias")
+"""Suffixes of what declarations know better than payload, motors and floor."""
 
 ProgressReport = Callable[[str, int, float], None]
 """Called after an iteration with the stage, the iteration and the cost."""
@@ -168,9 +171,7 @@ class Fitting:
                 self._starts = [self.x]
             return
         self.scale = self._least
-        first = self.residuals(
-            self.windows(Split.TRAIN, msgspec.structs.replace(settings.stages[0], windows=settings.screen))
-        )
+        first = self.residuals(self._few)
         point = first.start(self.x[None])
         self._require_finite(first, point)
         self.scale = torch.maximum(_SHARE * first.robust(settled(first, point)), self._least)
@@ -274,7 +275,8 @@ class Fitting:
     def windows(self, split: Split, stage: FitStage) -> Windows:
         """Return the windows of a stage, with the commands before them."""
         frames, settings = min(stage_frames(stage, self.spec.dt), self._longest()), self.settings
-        most = most_windows(stage, frames, self._recorded(split), self._seconds())
+        runs = self._seconds() if self._tracked else []  # windows with unknown starts cost more, and enough tell
+        most = most_windows(stage, frames, self._recorded(split), runs)
         whole, key = self.past + frames, (split, frames, most, self.groups, self.past)
         if key not in self._drawn:
             windows = select_windows(self.store, split, whole, most=most, moving=settings.moving, seed=settings.seed)
@@ -298,6 +300,11 @@ class Fitting:
         before, after = (min(windows, own / frames) for windows in (now, then * own / both))
         share = min(then * further / both, further / frames) / (whole / frames)
         return min(1.0, after / before), share, then / now
+
+    @property
+    def _tracked(self) -> bool:
+        """Whether the base is measured."""
+        return self.store.header.base == "measured"
 
     def _recorded(self, split: Split) -> int:
         return int(self.store.lengths[episodes_of(self.store, split)].sum())
@@ -336,14 +343,25 @@ class Fitting:
         """Whether initial states are free: not those of short windows, which then tell next to nothing of the rest."""
         return self._free_starts and windows.frames >= self._last_frames
 
+    @property
+    def _screened(self) -> Tensor:
+        """Coordinates that a screening moves.
+
+        Where the base is unmeasured, not what declarations know best: from far away, links and rotors would take up the
+        mass of a payload and the lag of motors, and the search would not come back (`_SURE`).
+        """
+        if self._measured is None:
+            return self._early
+        unsure = torch.tensor([not self.space.names[k].endswith(_SURE) for k in self._early.tolist()])
+        return self._early[unsure] if bool(unsure.any()) else self._early
+
     def screen(self, bar: float = math.inf) -> float:
         """Search on a few windows, and return the cost of each; stop if it cannot fall below a `bar`.
 
         The first search is from the declared values, and from a measured delay of motors; the better one is kept.
         """
-        settings = self.settings
-        stage = msgspec.structs.replace(settings.stages[0], windows=settings.screen)
-        residuals = self.residuals(self.windows(Split.TRAIN, stage), among=self._early)
+        settings, windows = self.settings, self._few
+        residuals = self.residuals(windows, among=self._screened)
         count, starts, self._starts = residuals.windows.count, self._starts, [self.x]
         ends: list[tuple[float, Tensor]] = []
         for self.x in starts:
@@ -351,6 +369,16 @@ class Fitting:
             ends.append((cost, self.x))
         cost, self.x = min(ends, key=lambda end: end[0])
         return cost / count
+
+    @property
+    def _few(self) -> Windows:
+        """Windows of the screening."""
+        return self.windows(Split.TRAIN, msgspec.structs.replace(self.settings.stages[0], windows=self.settings.screen))
+
+    def screened_cost(self) -> float:
+        """Return the cost of each window of the screening at the coordinates of the search."""
+        residuals = self.residuals(self._few)
+        return float(residuals.cost(self.start(residuals))) / residuals.windows.count
 
     def scan(self) -> "Fitting":
         """Return a fit that begins with other gains where declared ones are placeholders (`gain_scan`).
@@ -580,7 +608,7 @@ class Fitting:
         """Return the dynamics with steps that derivatives need not be shorter than; None for those of the fit."""
         substeps, parts = self.model.engine.substeps, part_count(self.store.header)
         fewer = [n for n in range(parts, substeps, parts) if substeps % n == 0 and self.spec.dt <= n * _COARSE]
-        return self._with_substeps(fewer[0]).dynamics(self.store, self.dynamics.threads) if fewer else None
+        return self.model.with_substeps(fewer[0]).dynamics(self.store, self.dynamics.threads) if fewer else None
 
     def take_own_derivatives(self) -> bool:
         """Take derivatives from steps twice as long as the short ones, and return so, unless they cost too much."""
@@ -594,12 +622,9 @@ class Fitting:
         threads, self.tangent = self.dynamics.threads, self.dynamics
         self.doubled = self.tangent
         if substeps != 2 * self.model.engine.substeps:
-            self.doubled = self._with_substeps(substeps // 2).dynamics(self.store, threads)
-        self.model = self._with_substeps(substeps)
+            self.doubled = self.model.with_substeps(substeps // 2).dynamics(self.store, threads)
+        self.model = self.model.with_substeps(substeps)
         self.dynamics = self.model.dynamics(self.store, threads)
-
-    def _with_substeps(self, substeps: int) -> FitModel:
-        return replace(self.model, engine=msgspec.structs.replace(self.model.engine, substeps=substeps))
 
     def end_with_shifts(self, searched: Searched) -> Searched:
         """Return a result with how far the solution moves with other stages, and with shorter steps of the engine.
@@ -620,7 +645,7 @@ class Fitting:
         if self.doubled is None:
             substeps, other = self.model.engine.substeps, self.tangent  # longer steps that are there tell as much
             if other is None:
-                other = self._with_substeps(_FINER * substeps).dynamics(self.store, self.dynamics.threads)
+                other = self.model.with_substeps(_FINER * substeps).dynamics(self.store, self.dynamics.threads)
             errors = searched.residuals.with_dynamics(other).errors(searched.point)
             moved = shift_towards(searched.residuals, searched.point, errors)
             moved = moved / (1.0 - substeps / other.config.substeps)

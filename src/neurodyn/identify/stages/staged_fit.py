@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -21,11 +22,13 @@ from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.identify.stages.agreement import let_differ
 from neurodyn.identify.stages.growing_windows import Fitting, ProgressReport
 from neurodyn.identify.stages.problem import STATE
-from neurodyn.identify.stages.structure_choice import best_structure
+from neurodyn.identify.stages.structure_choice import best_structure, with_likely_steps
 from neurodyn.identify.stages.structure_search import StructureCandidate, StructureSearch, with_structure
 from neurodyn.learn.loop import has_state
 
 _STAGES = "stages.json"
+_SECONDS, _WINDOWS, _ITERATIONS = 40.0, 200, 4
+"""Training part [s], windows and iterations of fits that only bring the estimate of an unmeasured base near."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +64,17 @@ def fit_in_stages(
     if resume and has_state(run, STATE):
         store = store if estimates is None else estimates.read(run)
         return _read(models, store, settings, threads, run, report)
+    tried, before = models, None
     if estimates is not None:
-        store = estimates.update(models[0].dynamics(None, threads))
-    fitting, other = best_structure(models, store, settings, threads, report)
+        tried, before = _fit_estimates(models, settings, threads, report, estimates)
+        store = estimates.store
+        estimates.write(run)
+    # Afresh from the declared values: the optimum near a fit to worse states is one of its own (worn ant).
+    fitting, other = best_structure(tried, store, settings, threads, report)
+    if before is not None:
+        fitting.consider(before)
     number = _index(models, fitting.model)
     first = fitting.run()
-    for _ in range(0 if estimates is None else settings.base_rounds):
-        assert estimates is not None
-        store, before = estimates.update(fitting.current()), fitting
-        # Afresh from the declared values: the optimum near a fit to worse states is one of its own (worn ant).
-        fitting, other = best_structure(models, store, settings, threads, report)
-        fitting.consider(before)
-        number = _index(models, fitting.model)
-        first = fitting.run()
-        if estimates.settled:
-            break
-    if estimates is not None:
-        estimates.write(run)
     structures = StructureSearch(fitting, late=late)
     if settings.structures:
         structures.run(first.stages)
@@ -112,6 +109,40 @@ def fit_in_stages(
     return StagedFit(fitting, searched, rigid, structures.tried, structures.unseen)
 
 
+def _fit_estimates(
+    models: Sequence[FitModel], settings: IdentificationSettings, threads: int, report: ProgressReport,
+    estimates: BaseEstimates,
+) -> tuple[Sequence[FitModel], Fitting | None]:  # fmt: skip
+    """Estimate an unmeasured base by better and better models; return the structures that remain, and the last fit.
+
+    Fits on the way only have to bring the estimate near: they see a part of the log, in short windows. Estimates take
+    the declared steps of the engine, as shorter ones change motion in a frame by less than they cost.
+    """
+    coarse = msgspec.structs.replace(
+        settings, stages=(msgspec.structs.replace(settings.stages[0], windows=_WINDOWS, iterations=_ITERATIONS),),
+        per_log={},
+    )  # fmt: skip
+    part, dynamics = estimates.part(_SECONDS), models[0].dynamics(None, threads)
+    remaining, fitting = models, None
+    for turn in range(settings.base_rounds):
+        before, store = fitting, part.update(dynamics)
+        fitting, other = best_structure(remaining, store, coarse, threads, report)
+        if turn == 0:
+            fitting = with_likely_steps(fitting)
+        if before is not None:
+            fitting.consider(before)
+        fitting.run()
+        substeps = fitting.model.engine.substeps
+        kept = [models[_index(models, one.model)] for one in (other, fitting) if one is not None]
+        remaining = [one.with_substeps(substeps) for one in kept]
+        dynamics = kept[-1].dynamics(None, threads)
+        dynamics.physical.set_values(fitting.space.values(fitting.x).detach())
+        if part.settled:
+            break
+    estimates.update(dynamics, fitted=fitting is not None)
+    return remaining, fitting
+
+
 def _index(models: Sequence[FitModel], model: FitModel) -> int:
     return next(number for number, one in enumerate(models) if one.mechanism is model.mechanism)
 
@@ -122,6 +153,8 @@ def _read(
 ) -> StagedFit:  # fmt: skip
     saved, stages = artifacts.read_tree(run / "state", STATE), artifacts.read_json(run / "state" / _STAGES)
     model = models[int(saved["structure"])]
+    if store.header.base == "estimated":
+        model = model.with_substeps(stages.get("substeps", model.engine.substeps))
     if model.stated:
         model = model.with_stated(stages.get("stated", model.stated), settings)
     for kind, place in stages.get("kept", ()):

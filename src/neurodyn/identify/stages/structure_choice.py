@@ -3,6 +3,8 @@
 
 from collections.abc import Sequence
 
+from msgspec import UNSET
+
 from neurodyn.data.store import Store
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import IdentificationSettings
@@ -24,7 +26,7 @@ def best_structure(
     """
     plain, elastic = ([one for one in models if bool(one.mechanism.hidden) == bends] for bends in (False, True))
     kept = Fitting(plain[0], store, settings, threads, report)
-    if len(models) == 1:  # others would begin with priors of another width
+    if len(models) == 1 and store.header.base == "measured":  # others would begin with priors of another width
         kept = kept.scan()
     cost, rigid = kept.screen(), None
 
@@ -44,3 +46,17 @@ def best_structure(
         for other in set(range(len(elastic))) - {best}:
             better(other, elastic)
     return kept, rigid
+
+
+def with_likely_steps(fitting: Fitting) -> Fitting:
+    """Return a fit with steps of the engine half as long where a few windows fit much better with them.
+
+    Stiff drives move otherwise in long steps, and where the base is unmeasured heavier legs and rotors make up for it.
+    Steps that the settings give stay.
+    """
+    settings, model = fitting.settings, fitting.model
+    if settings.substeps is not UNSET:
+        return fitting
+    shorter = fitting.with_model(model.with_substeps(2 * model.engine.substeps))
+    bar = (1.0 - settings.structure_gain) * fitting.screened_cost()
+    return shorter if shorter.screen(bar) < bar else fitting
