@@ -25,12 +25,14 @@ from torch import Tensor
 
 from neurodyn.identify.fit.readings import MEDIAN, Noise
 from neurodyn.identify.fit.residuals import Normal, Point, Residuals
-from neurodyn.identify.fit.window_starts import settle_starts
+from neurodyn.identify.fit.window_starts import search_starts, settle_starts
 
 _FACTORS = (1e-3, 1e-1, 10.0, 1e3)
 _LEAST, _MOST = 1e-8, 1e12
-_SETTLED, _STARTS = 2, 2
-"""Candidates whose starts of windows are settled where the base is unmeasured, and iterations of it."""
+_SETTLED, _STARTS = 2, 1
+"""Candidates whose starts of windows are settled where the base is unmeasured, and iterations before more are drawn."""
+_TRIMMED = 0.1
+"""Share of windows at each end of the changes of their costs that does not count."""
 _RANKED, _LEAST_RANKED = 3, 40
 """Of so many windows one ranks these candidates, and the least that do."""
 _STRETCHES = (3.0, 10.0, 30.0)
@@ -137,11 +139,13 @@ def levenberg_marquardt(
     """
     cost = residuals.cost(start) if weights is None else weights.cost(residuals, start)
     solution = Solution(start, cost, torch.full_like(cost, 1e-2), 0, torch.zeros_like(cost, dtype=torch.bool))
+    generator = torch.Generator().manual_seed(0)
     for iteration in range(iterations):
         active = torch.nonzero(~solution.converged)[:, 0]
         if not len(active):
             break
-        _advance(residuals, solution, active, tolerance, None if weights is None else weights.pick(active))
+        some = None if weights is None else weights.pick(active)
+        _advance(residuals, solution, active, tolerance, some, generator)
         solution.iterations = iteration + 1
         if stop is not None and stop(iteration + 1, solution.cost):
             break
@@ -149,9 +153,14 @@ def levenberg_marquardt(
 
 
 def _advance(
-    residuals: Residuals, solution: Solution, active: Tensor, tolerance: float, weights: Weights | None
-) -> None:
+    residuals: Residuals, solution: Solution, active: Tensor, tolerance: float, weights: Weights | None,
+    generator: torch.Generator,
+) -> None:  # fmt: skip
     """Take one step of the searches `active`, in place."""
+    if not residuals.options.base and weights is None:
+        found, cost = search_starts(residuals, solution.point.pick(active), generator)
+        solution.point = solution.point.put(active, found)
+        solution.cost[active] = cost
     point, damping, before = solution.point.pick(active), solution.damping[active], solution.cost[active]
     raw, gradient_at = residuals.chord(point)
     normal = raw if weights is None else weights.normal(raw)
@@ -169,7 +178,8 @@ def _advance(
     count, sets = len(tried), len(active)
     stacked = Point.concatenate(candidates)
     if not residuals.options.base and weights is None:
-        stacked, costs = _settle(residuals, stacked, sets)
+        stacked, gains = _settle(residuals, point, stacked, generator)
+        costs = before + gains.nan_to_num(nan=torch.inf)
     elif weights is None:
         costs = residuals.cost(stacked).view(count, sets)
     else:
@@ -187,19 +197,34 @@ def _advance(
     solution.converged[active] = (better & (gain <= tolerance * before)) | hopeless | ~torch.isfinite(before)
 
 
-def _settle(residuals: Residuals, stacked: Point, sets: int) -> tuple[Point, Tensor]:
-    """Return candidates [count * S], the best with starts that fit, and the costs of these [count, S], others infinite.
+def _settle(residuals: Residuals, point: Point, stacked: Point, generator: torch.Generator) -> tuple[Point, Tensor]:
+    """Return candidates [count * S], the best with starts that fit, and how costs of these change, [count, S].
 
     Before starts fit, costs favour the shortest steps. A part of the windows says which candidates are the best.
     """
-    windows = residuals.windows.count
+    windows, sets = residuals.windows.count, len(point.x)
     few = torch.arange(0, windows, max(1, min(_RANKED, windows // _LEAST_RANKED)))
-    costs = settle_starts(residuals.of_windows(few), replace(stacked, initial=stacked.initial[:, few]), 1)[1]
-    best = costs.view(-1, sets).argsort(0)[:_SETTLED].flatten()
+    part, here = residuals.of_windows(few), replace(point, initial=point.initial[:, few])
+    ranked = settle_starts(part, replace(stacked, initial=stacked.initial[:, few]), 1)[0]
+    best = _gains(part, here, ranked).argsort(0)[:_SETTLED].flatten()
     rows = best * sets + torch.arange(sets).repeat(_SETTLED)
-    better, settled = settle_starts(residuals, stacked.pick(rows), _STARTS)
-    costs = torch.full_like(costs, torch.inf).index_copy(0, rows, settled)
-    return stacked.put(rows, better), costs.view(-1, sets)
+    better = search_starts(residuals, settle_starts(residuals, stacked.pick(rows), _STARTS)[0], generator)[0]
+    gains = torch.full((len(stacked.x),), torch.inf, dtype=torch.float64)
+    gains = gains.index_copy(0, rows, _gains(residuals, point, better).flatten())
+    return stacked.put(rows, better), gains.view(-1, sets)
+
+
+def _gains(residuals: Residuals, point: Point, tried: Point) -> Tensor:
+    """Return by how much costs of candidates [count * S] exceed those of a point [S], shape [count, S].
+
+    Windows whose costs change most to either side do not count: their starts are in other minima now.
+    """
+    sets = len(point.x)
+    change = residuals.window_costs(tried).view(-1, sets, residuals.windows.count) - residuals.window_costs(point)
+    out = int(_TRIMMED * residuals.windows.count)
+    kept = change.sort(-1).values[..., out : residuals.windows.count - out]
+    priors = residuals.prior_cost(tried).view(-1, sets) - residuals.prior_cost(point)
+    return kept.mean(-1) * residuals.windows.count + priors
 
 
 def longer(change: Point, times: float) -> Point:

@@ -46,6 +46,9 @@ _BROAD = 1e-3
 enough to see past the smallest steps of a cost with dry friction."""
 _SHIFT = 1e-4
 _JUMP = 10.0
+_NEAR = (0.75, 3.0)
+"""Quantile of derivatives over windows, and how many times that they are at most, where the base is unmeasured: in one
+of ten windows contacts then come or go within a step, with differences a hundred times as large."""
 _WORLDS = 2048
 """Worlds of a launch up to which several coordinates share it."""
 
@@ -466,7 +469,8 @@ class Residuals:
         """Return the Jacobian of weighted residuals [S, W, T, c, m]; `errors` are those at the point."""
         values, sets = self.space.values(point.x), point.x.shape[0]
         if self.parameters and not self.physical:
-            columns = [without_jumps(column) for column in self._by_coordinates(errors, point, "x", _BROAD)]
+            found = self._by_coordinates(errors, point, "x", _BROAD, both_sides=not self.options.base)
+            columns = [without_jumps(one) if self.options.base else without_jumps(one, *_NEAR) for one in found]
         else:
             steps = _STEP * torch.maximum(values.abs(), self.sizes)
             searched = range(values.shape[-1] if self.parameters else 0)
@@ -482,7 +486,8 @@ class Residuals:
         shifted = _SHIFT if self.physical else _BROAD
         for name, count, step in (("local", self.locals, shifted), ("initial", self.initials, _SHIFT)):
             if count:
-                blocks.append(torch.stack(self._by_coordinates(errors, point, name, step), -1))
+                both = name == "initial" and not self.options.base
+                blocks.append(torch.stack(self._by_coordinates(errors, point, name, step, both_sides=both), -1))
         jacobian = torch.cat(blocks, -1) if len(blocks) > 1 else blocks[0]
         return jacobian.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
@@ -500,11 +505,14 @@ class Residuals:
         errors = self._errors(*self._worlds(both, Point.concatenate([point, point])))
         return self._halve(errors, sets) / step[:, None, None, None]
 
-    def _by_coordinates(self, errors: Tensor, point: Point, name: str, step: float) -> list[Tensor]:
+    def _by_coordinates(
+        self, errors: Tensor, point: Point, name: str, step: float, *, both_sides: bool = False
+    ) -> list[Tensor]:
         """Return the derivatives of the weighted residuals by each coordinate of a part of the point.
 
         `errors` are those at the point. Coordinates are moved together while a launch has few worlds, as its overhead
-        then exceeds their cost.
+        then exceeds their cost. With `both_sides` each derivative is the smaller of those to either side: one of
+        them is free of a jump, such as the onset of a contact, which would outweigh all that is smooth.
         """
         sets, count = point.x.shape[0], getattr(point, name).shape[-1]
         group = max(1, _WORLDS // (sets * self.windows.count))
@@ -512,6 +520,14 @@ class Residuals:
         for first in range(0, count, group):
             columns = range(first, min(first + group, count))
             moved, width = self._move(point, name, columns, step), 2.0 * step
+            if both_sides:
+                behind = self._turned(
+                    errors - self._move(point, name, columns, -step).view(len(columns), *errors.shape)
+                )
+                ahead = self._turned(moved.view(len(columns), *errors.shape).sub_(errors))
+                smaller = torch.where(ahead.abs() < behind.abs(), ahead, behind)
+                derivatives.extend(smaller.flatten(0, 1).div_(step).split(sets))
+                continue
             if self.options.one_sided:
                 change, width = moved.view(len(columns), *errors.shape).sub_(errors).flatten(0, 1), step
             else:
@@ -627,16 +643,16 @@ class Residuals:
         return path, memory, control
 
 
-def without_jumps(derivatives: Tensor) -> Tensor:
+def without_jumps(derivatives: Tensor, quantile: float = 0.95, most: float = _JUMP) -> Tensor:
     """Return derivatives [S, W, T, c], with outlying windows scaled down.
 
     A difference across a jump, such as the onset of a contact, is no derivative, and one such window would outweigh the
-    rest: it is limited to `_JUMP` times the 95 % quantile over windows.
+    rest: it is limited to so many times a quantile over windows in which the coordinate matters.
     """
     derivatives = derivatives.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
     sizes = derivatives.square().sum((2, 3)).sqrt()
-    most = _JUMP * sizes.quantile(0.95, 1, keepdim=True)
-    share = torch.where(sizes > most, most / sizes.clamp_min(1e-300), 1.0)
+    limit = most * sizes.where(sizes > 0.0, torch.nan).nanquantile(quantile, 1, keepdim=True)
+    share = torch.where(sizes > limit, limit / sizes.clamp_min(1e-300), 1.0)
     return derivatives * share[..., None, None]
 
 

@@ -25,6 +25,8 @@ _SMOOTHED, _FEWEST = 0.06, 5
 """Time over which parabolas are fitted to positions [s], and their fewest frames."""
 _PROBE, _PROBES, _LONGER = 0.3, 6, 1.5
 """First step of a probe [deviations], most steps, and how much longer each is than the one before."""
+_DRAWS, _WIDTH = 8, 0.7
+"""Starts that are drawn around that of a window, and how far [deviations]."""
 _SETTLED = 2
 """Iterations of starts at each step of a probe."""
 
@@ -71,6 +73,24 @@ def with_likely_starts(residuals: Residuals, point: Point) -> Point:
     tried = replace(point, initial=likely.to(point.initial).expand_as(point.initial))
     better = residuals.window_costs(tried) < residuals.window_costs(point)
     return replace(point, initial=torch.where(better[..., None], tried.initial, point.initial))
+
+
+@torch.no_grad()
+def search_starts(residuals: Residuals, point: Point, generator: torch.Generator) -> tuple[Point, Tensor]:
+    """Return a point whose starts are the best of some around its own, window by window, and settled; costs [S].
+
+    With a foot that touches or does not, a window's cost has several minima in its start. A search that keeps to one of
+    them finds costs rough (25 % too high and by 5 % rough in a Go1), and no step that lowers them.
+    """
+    sets, windows, size = point.initial.shape
+    draws = torch.randn(_DRAWS, sets, windows, size, generator=generator, dtype=point.initial.dtype)
+    drawn = torch.cat([point.initial[None], point.initial + _WIDTH * draws])
+    tried = Point(
+        *(part.repeat(len(drawn), *[1] * (part.ndim - 1)) for part in (point.x, point.local)), drawn.flatten(0, 1)
+    )
+    best = residuals.window_costs(tried).view(-1, sets, windows).argmin(0)
+    initial = drawn.gather(0, best[None, ..., None].expand(1, -1, -1, size))[0]
+    return settle_starts(residuals, replace(point, initial=initial), 1)
 
 
 @torch.no_grad()

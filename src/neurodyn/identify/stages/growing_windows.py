@@ -29,7 +29,13 @@ from neurodyn.identify.fit.intervals import moves_of_starts, shift_towards
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import EXACT, ComparedReadings, noise_of
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
-from neurodyn.identify.fit.window_starts import NEARLY_LINEAR, probe_coordinates, settle_starts, with_likely_starts
+from neurodyn.identify.fit.window_starts import (
+    NEARLY_LINEAR,
+    probe_coordinates,
+    search_starts,
+    settle_starts,
+    with_likely_starts,
+)
 from neurodyn.identify.ladder.initial_states import of_positions, start_of
 from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
@@ -42,6 +48,8 @@ from neurodyn.identify.unknowns.quantities import LIMITS
 from neurodyn.identify.unknowns.search_space import MASS_SCALE, CoordinateSpace, PartOfSpace
 from neurodyn.identify.unknowns.search_start import first_coordinates
 
+_SENSED = 0.13
+"""Longest window that begins with an estimated state of an unmeasured base [s]."""
 _WORST = 1e300
 """Cost of a roll-out that is not finite, which JSON can hold."""
 _SHARE = 0.25
@@ -54,8 +62,9 @@ _COARSE = 5e-4
 """Steps of the engine from which derivatives are taken where its own are shorter [s]: those of stiff contacts."""
 _FINER = 2
 """Steps of the engine in place of one, to see what its length does to the solution."""
-_STARTS, _STARTS_OF_BASE = 2, 4
-"""Iterations of a fit of initial states alone, which is nearly linear; of those of an unmeasured base, which is not."""
+_STARTS, _STARTS_OF_BASE = 2, 2
+"""Iterations of a fit of initial states alone, which is nearly linear; searches of
+those of an unmeasured base, which is not."""
 _FAR = 3.0
 """Deviations from a declared value beyond which its prior is widened, if it may be a placeholder."""
 _NEAR = 1.1
@@ -245,9 +254,11 @@ class Fitting:
     def _stages(self) -> tuple[FitStage, ...]:
         """Return the stages, with windows that the episodes hold.
 
-        Without contacts, roll-outs stay near the log for longer, and long ones tell more.
+        Without contacts, roll-outs stay near the log for longer, and long ones tell more. From unknown states of the base
+        they do not stay near for long.
         """
         most = self._longest() * self.spec.dt
+        most = most if self._tracked else min(most, _SENSED)
         cut = [msgspec.structs.replace(one, seconds=min(one.seconds, most)) for one in self.settings.stages]
         stages = tuple({one.seconds: one for one in cut}.values())  # of those cut to one length, the last
         seconds = min(self.settings.untouched.seconds, most)
@@ -707,6 +718,9 @@ def settled(residuals: Residuals, point: Point, *, again: bool = False) -> Point
     if not residuals.initials:
         return point
     if not residuals.options.base:
-        return settle_starts(residuals, point, _STARTS_OF_BASE)[0]
+        point, generator = settle_starts(residuals, point, 1)[0], torch.Generator().manual_seed(0)
+        for _ in range(_STARTS_OF_BASE):
+            point, _ = search_starts(residuals, point, generator)
+        return point
     likely = with_likely_starts(residuals, point)
     return settle_starts(residuals, likely, 1 if again else _STARTS, NEARLY_LINEAR)[0]
