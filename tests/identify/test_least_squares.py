@@ -57,6 +57,15 @@ def test_a_difference_across_a_jump_is_cut():
     assert 5.0 < ratio < 20.0
 
 
+def test_near_contacts_more_windows_are_limited_by_those_in_which_a_coordinate_matters():
+    derivatives = torch.ones(1, 20, 1, 1, dtype=torch.float64)
+    derivatives[0, :12] = 0.0
+    derivatives[0, 12] = 500.0
+    found = without_jumps(derivatives, near=True)
+    assert found[0, 12].item() == pytest.approx(3.0)
+    assert torch.equal(found[0, 13:], derivatives[0, 13:])
+
+
 def test_parameters_come_back_from_motion_without_noise(model):
     windows = pendulum.windows(model, TRUTH, noise=(0.0, 0.0), count=8)
     residuals = Residuals(model, windows, pendulum.true_noise(), ResidualOptions(initial=False))

@@ -33,7 +33,7 @@ from neurodyn.identify.fit.intervals import moves_of_starts
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, Noise
 from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
-from neurodyn.identify.fit.window_starts import probe_coordinates, settle_starts
+from neurodyn.identify.fit.window_starts import probe_coordinates, search_starts, settle_starts
 from neurodyn.identify.ladder.motion_likeness import motion_likeness
 from neurodyn.identify.ladder.sensed_errors import SensedErrors
 from neurodyn.identify.result import MotionLikeness
@@ -428,6 +428,26 @@ def test_starts_are_settled_window_by_window():
         replace(point, x=point.x[:, :0]), 20,
     )  # fmt: skip
     assert float(cost) < 1.05 * float(best.cost)
+
+
+def test_drawn_starts_leave_no_window_worse():
+    windows, _ = flown(worlds=12, frames=8, noise=0.005)
+    residuals = unmeasured(windows, ["base.mass=2.4"], off=1.0)
+    point = residuals.start(residuals.space.nominal[None])
+    settled = residuals.window_costs(settle_starts(residuals, point, 1)[0])
+    found, cost = search_starts(residuals, point, torch.Generator().manual_seed(0))
+    after = residuals.window_costs(found)
+    assert (after <= residuals.window_costs(point)).all()
+    assert float(after.sum()) < float(settled.sum())
+    assert float(cost) == pytest.approx(float(residuals.cost(found)))
+
+
+def test_a_part_of_an_estimate_has_episodes_of_each_kind(hopped):
+    _, store = hopped
+    longer = store.select([0, 0, 0, 0, 1, 2])
+    part = BaseEstimates(longer, {"imu": tripod.IMU}).part(6.5)
+    assert part.logged.table["split"].tolist() == [0, 0, 1]
+    assert BaseEstimates(store, {"imu": tripod.IMU}).part(60.0).logged.table["split"].tolist() == [0, 1]
 
 
 def test_a_probe_moves_one_coordinate_to_where_settled_starts_cost_least():

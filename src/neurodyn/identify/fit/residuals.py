@@ -46,9 +46,9 @@ _BROAD = 1e-3
 enough to see past the smallest steps of a cost with dry friction."""
 _SHIFT = 1e-4
 _JUMP = 10.0
-_NEAR = (0.75, 3.0)
-"""Quantile of derivatives over windows, and how many times that they are at most, where the base is unmeasured: in one
-of ten windows contacts then come or go within a step, with differences a hundred times as large."""
+_NEAR = 3.0
+"""The same where the base is unmeasured: in one of ten windows contacts then come or go within a step, with differences
+a hundred times as large."""
 _WORLDS = 2048
 """Worlds of a launch up to which several coordinates share it."""
 
@@ -470,7 +470,7 @@ class Residuals:
         values, sets = self.space.values(point.x), point.x.shape[0]
         if self.parameters and not self.physical:
             found = self._by_coordinates(errors, point, "x", _BROAD, both_sides=not self.options.base)
-            columns = [without_jumps(one) if self.options.base else without_jumps(one, *_NEAR) for one in found]
+            columns = [without_jumps(one, near=not self.options.base) for one in found]
         else:
             steps = _STEP * torch.maximum(values.abs(), self.sizes)
             searched = range(values.shape[-1] if self.parameters else 0)
@@ -643,15 +643,18 @@ class Residuals:
         return path, memory, control
 
 
-def without_jumps(derivatives: Tensor, quantile: float = 0.95, most: float = _JUMP) -> Tensor:
+def without_jumps(derivatives: Tensor, *, near: bool = False) -> Tensor:
     """Return derivatives [S, W, T, c], with outlying windows scaled down.
 
     A difference across a jump, such as the onset of a contact, is no derivative, and one such window would outweigh the
-    rest: it is limited to so many times a quantile over windows in which the coordinate matters.
+    rest: it is limited to `_JUMP` times the 95 % quantile over windows; if contacts are `near`, to `_NEAR` times the
+    75 % quantile over windows in which the coordinate matters.
     """
     derivatives = derivatives.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
     sizes = derivatives.square().sum((2, 3)).sqrt()
-    limit = most * sizes.where(sizes > 0.0, torch.nan).nanquantile(quantile, 1, keepdim=True)
+    limit = _JUMP * sizes.quantile(0.95, 1, keepdim=True)
+    if near:
+        limit = _NEAR * sizes.where(sizes > 0.0, torch.nan).nanquantile(0.75, 1, keepdim=True)
     share = torch.where(sizes > limit, limit / sizes.clamp_min(1e-300), 1.0)
     return derivatives * share[..., None, None]
 

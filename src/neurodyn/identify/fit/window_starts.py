@@ -85,9 +85,8 @@ def search_starts(residuals: Residuals, point: Point, generator: torch.Generator
     sets, windows, size = point.initial.shape
     draws = torch.randn(_DRAWS, sets, windows, size, generator=generator, dtype=point.initial.dtype)
     drawn = torch.cat([point.initial[None], point.initial + _WIDTH * draws])
-    tried = Point(
-        *(part.repeat(len(drawn), *[1] * (part.ndim - 1)) for part in (point.x, point.local)), drawn.flatten(0, 1)
-    )
+    x, local = (part.repeat(len(drawn), *[1] * (part.ndim - 1)) for part in (point.x, point.local))
+    tried = Point(x, local, drawn.flatten(0, 1))
     best = residuals.window_costs(tried).view(-1, sets, windows).argmin(0)
     initial = drawn.gather(0, best[None, ..., None].expand(1, -1, -1, size))[0]
     return settle_starts(residuals, replace(point, initial=initial), 1)

@@ -254,7 +254,7 @@ class Fitting:
     def _stages(self) -> tuple[FitStage, ...]:
         """Return the stages, with windows that the episodes hold.
 
-        Without contacts, roll-outs stay near the log for longer, and long ones tell more. From unknown states of the base
+        Without contacts, roll-outs stay near the log for longer, and long ones tell more. From unknown states of a base
         they do not stay near for long.
         """
         most = self._longest() * self.spec.dt
