@@ -10,7 +10,7 @@ import pytest
 
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.stages.structure_choice import best_structure
-from neurodyn.identify.stages.structure_search import Screened, candidates_for, fit_with, screen
+from neurodyn.identify.stages.structure_search import Screened, StructureSearch, candidates_for, fit_with, screen
 from tests.identify import faulty_arm
 
 pytest.importorskip("newton")
@@ -45,6 +45,19 @@ def test_friction_that_grows_with_load_is_found_in_its_joint(declaration: Path):
     space, x = search.fitting.space, search.fitting.x
     shares = [float(space.value(f"actuator.elbow.load_{side}", x)) for side in ("motor", "external")]
     assert np.mean(shares) == pytest.approx(SHARE, rel=0.3)
+
+
+def test_friction_that_grows_with_load_is_found_where_errors_last(declaration: Path):
+    store = faulty_arm.log(declaration.parent, step=rub, episodes=5, frames=200)
+    fitting, _ = best_structure([faulty_arm.fit_model(declaration, store)], store, faulty_arm.SETTINGS, 1)
+    search = StructureSearch(fitting, costs=dict(fitting.run().stages))
+    assert search._round_of_springs(["elbow"])
+    assert [one.name for one in search.tried] == [
+        "friction that grows with load in the drive of elbow", "a spring between motor and link of elbow"
+    ]  # fmt: skip
+    assert all(one.asked_by == ["errors of elbow last"] for one in search.tried)
+    space, x = search.fitting.space, search.fitting.x
+    assert float(space.value("actuator.elbow.load_motor", x)) > 0.1
 
 
 def test_a_spring_between_motor_and_link_is_found_in_its_joint(declaration: Path):

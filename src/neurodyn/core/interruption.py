@@ -26,16 +26,16 @@ class Interrupted(KeyboardInterrupt):
     Attributes:
         code: Exit code of the process: 130 for Ctrl-C, 143 for SIGTERM.
         what: What was interrupted, and where; empty if nothing is known of it.
-        resumes: Whether the work was saved, so that the same command goes on with `--resume`.
     """
 
     def __init__(self, code: int, what: str = "", *, resumes: bool = False) -> None:
+        # Work that `resumes` was saved, and the same command goes on with `--resume`.
         super().__init__(
             f"{what}; the same command with --resume goes on"
             if resumes
             else what or "interrupted; what was finished is kept"
         )
-        self.code, self.what, self.resumes = code, what, resumes
+        self.code, self.what = code, what
 
 
 class Interruption:
@@ -85,7 +85,23 @@ def stoppable() -> Iterator[None]:
         yield
         return
     before = {number: signal.signal(number, _stop) for number in _SIGNALS}
-    hook, sys.unraisablehook = sys.unraisablehook, _send_again_if_lost
+    hook, again = sys.unraisablehook, list[threading.Timer]()
+
+    def send_again_if_lost(lost: "sys.UnraisableHookArgs") -> None:
+        """Send the first signal again if its exception came where Python drops them: a finaliser or a callback of C.
+
+        Otherwise the command would go on, and the user's second Ctrl-C would end it at once.
+        """
+        if not isinstance(lost.exc_value, Interrupted):
+            hook(lost)
+            return
+        number = lost.exc_value.code - 128
+        signal.signal(number, _stop)
+        again.append(threading.Timer(_LATER, os.kill, (os.getpid(), number)))
+        again[-1].daemon = True
+        again[-1].start()
+
+    sys.unraisablehook = send_again_if_lost
     _stopped_by.clear()
     try:
         yield
@@ -95,6 +111,8 @@ def stoppable() -> Iterator[None]:
         raise Interrupted(128 + _stopped_by[0]) from error
     finally:
         sys.unraisablehook = hook
+        for timer in again:
+            timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -103,21 +121,6 @@ _stopped_by: list[int] = []
 """Signal that stopped the command, once received."""
 _LATER = 0.05
 """Time after which a signal that Python lost is sent again: the finaliser has ended by then [s]."""
-
-
-def _send_again_if_lost(lost: "sys.UnraisableHookArgs") -> None:
-    """Send the first signal again if its exception was raised where Python drops them: a finaliser or a callback of C.
-
-    Otherwise the command would go on, and the user's second Ctrl-C would end it at once.
-    """
-    if not isinstance(lost.exc_value, Interrupted):
-        sys.__unraisablehook__(lost)
-        return
-    number = lost.exc_value.code - 128
-    signal.signal(number, _stop)
-    again = threading.Timer(_LATER, os.kill, (os.getpid(), number))
-    again.daemon = True
-    again.start()
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -85,8 +85,8 @@ class IdentificationSettings(Config, frozen=True):
     past_of_springs: float = 0.2
     """The same for a robot with springs, which swing for longer [s]."""
     base_rounds: int = 2
-    """Most times that the states of an unmeasured base are estimated again, by the fitted model, with another fit of
-    `stages`; 0 for never."""
+    """Most times that the states of an unmeasured base are estimated again, by the model of a short fit to a part of the
+    log; 0 for never."""
     progress: float = 0.005
     """Relative decrease of the cost below which a stage ends."""
     undetermined_above: float = 0.7
@@ -109,7 +109,7 @@ class IdentificationSettings(Config, frozen=True):
     positions: bool = True
     """Whether positions are compared."""
     velocities: bool = True
-    """Whether velocities are compared."""
+    """Whether velocities are compared, where they tell more than positions: not differences or between a log's rows."""
     noise_q: tuple[float, ...] = ()
     """Standard deviation of each position (by degree of freedom); empty to estimate it from the log."""
     noise_qd: tuple[float, ...] = ()
@@ -120,7 +120,8 @@ class IdentificationSettings(Config, frozen=True):
     huber: float | None = 3.0
     """Number of scales beyond which residuals count linearly instead of squared; None for squared throughout."""
     initial: Literal["free", "logged"] = "free"
-    """Whether the initial state of each window is "free" (within the sensors' noise) or as "logged"."""
+    """Whether the initial state of each window is "free" (within the sensors' noise), as where velocities tell no more
+    than positions, or as "logged"."""
     torque_offset: float = 0.0
     """Standard deviation of a constant torque of each log [N m or N]; 0 for none."""
     per_log: dict[str, float] = msgspec.field(default_factory=dict)
@@ -162,7 +163,7 @@ class IdentificationSettings(Config, frozen=True):
     """Initial states of held-out windows: as "logged", or estimated from "past" positions alone, if the log's
     velocities were smoothed with a look ahead; "auto" uses the past if velocities are differences."""
     context: int = 10
-    """Past frames for estimating an initial state."""
+    """Most past frames for estimating an initial state: with `ladder` 2, 3 and 5 are tried, too."""
     history: int = 16
     """Past frames that initialise memories of drives and networks, if there are any."""
     substeps: int | UnsetType = UNSET

@@ -180,8 +180,6 @@ def generate(request: GenerationRequest) -> GenerationSummary:
         ):
             left = range(writer.batches, math.ceil(episodes / worlds))
             for batch, made in zip(left, workers.map(left), strict=True):
-                if stop.signal is not None:  # between two batches: no lock of a queue or file is held
-                    raise Interrupted(stop.code)
                 cpu_start, count = time.process_time(), min(worlds, episodes - batch * worlds)
                 ends = made.ends
                 tally.add(ends, count)
@@ -202,6 +200,8 @@ def generate(request: GenerationRequest) -> GenerationSummary:
                 cpu_seconds += made.cpu_seconds + time.process_time() - cpu_start
                 done = min(transitions, (batch * worlds + count) * frames)
                 tell(done / transitions, f"{done:,} transitions")
+                if stop.signal is not None:  # between two batches: no lock of a queue or file is held
+                    raise Interrupted(stop.code)
         return _summarise(path, tally, simulated, time.perf_counter() - start, cpu_seconds)
 
 

@@ -177,7 +177,7 @@ def _settle(subject: Subject, where: Scenario) -> Rest:
     from neurodyn.sim.sampling import Clearance
 
     robot, layout = subject.robot, subject.layout
-    frames, last = math.ceil(SECONDS / robot.dt), max(2, round(LAST / robot.dt))
+    frames, last = math.ceil(SECONDS / robot.dt), max(4, round(LAST / robot.dt))
     state, environment = where.begin(robot, subject.few, generator(subject.seed, "check", "rest", where.name or ""))
     path = subject.record(state, environment, passive(robot, subject.few, frames)).path
     assert environment.ground is not None

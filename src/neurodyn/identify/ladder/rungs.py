@@ -257,8 +257,8 @@ class Ladder:
         if self.noise is None:
             return self
         windows, frames, usual = self.held_out(dynamics)
-        some = torch.arange(0, windows.count, max(1, windows.count // _STARTS))
-        few, scale = windows.rows(some), usual.judged.abs().nanmean((0, 1)).clamp_min(1e-9)
+        some = torch.arange(0, windows.count, -(-windows.count // _STARTS))
+        few, scale = windows.rows(some), usual.judged[usual.finite].abs().mean((0, 1)).clamp_min(1e-9)
 
         def error(context: int) -> float:
             errors = replace(self, context=context)._errors(dynamics, few)

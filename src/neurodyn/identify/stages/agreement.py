@@ -14,7 +14,7 @@ quantities and pairs of logs.
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -276,7 +276,9 @@ class _Solution:
     own: Tensor
 
 
-def let_differ(fitting: Fitting, searched: Searched) -> tuple[Fitting, Searched, tuple[StructureCandidate, ...]]:
+def let_differ(
+    fitting: Fitting, searched: Searched, late: Callable[[], bool] | None = None
+) -> tuple[Fitting, Searched, tuple[StructureCandidate, ...]]:
     """Let quantities that differ between logs vary between them, if held-out windows clearly ask for it.
 
     A model that lacks a part differs between logs of different motions, too: only a cost of held-out windows that falls
@@ -286,6 +288,7 @@ def let_differ(fitting: Fitting, searched: Searched) -> tuple[Fitting, Searched,
     Args:
         fitting: The fit by stages.
         searched: Its result.
+        late: Says that the time for further whole fits is over; None for no limit.
 
     Returns:
         The fit that is kept, its result, and the structures that it has beside those of the fit before.
@@ -297,7 +300,8 @@ def let_differ(fitting: Fitting, searched: Searched) -> tuple[Fitting, Searched,
         grouped.groups = groups
         if (further := _with_differences(fitting, grouped, grouped.end(dict(searched.stages)))) is not None:
             return *further, ()
-        return _with_all_different(fitting, searched, groups)
+        if late is None or not late():
+            return _with_all_different(fitting, searched, groups)
     return fitting, searched, ()
 
 

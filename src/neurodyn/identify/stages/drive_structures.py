@@ -83,7 +83,10 @@ def _with_friction(model: FitModel, place: str) -> FitModel:
 
 
 def _friction_starts(model: FitModel, place: str, step: Mapping[str, float]) -> list[dict[str, float]]:
-    """Begin with what the screening says, within what gears have."""
+    """Begin with what the screening says, within what gears have, or with a little: from 0 there is no slope."""
+    if not step:
+        joints = places_of(model, place, _rigid(model))
+        return [{one.name: one.nominal for joint in joints for one in _coordinates(model, joint)}]
     return [{name: min(value, 0.5) if ".load_" in name else value for name, value in step.items()}]
 
 

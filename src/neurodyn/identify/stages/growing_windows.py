@@ -224,16 +224,21 @@ class Fitting:
         }  # earlier fits keep theirs
         self.local = {}
 
+    def begin(self, residuals: Residuals, x: Tensor | None = None) -> Point:
+        """Return the point of the search, or at other coordinates, from the logged initial states."""
+        point = residuals.start((self.x if x is None else x)[None])
+        for k, log in enumerate(residuals.windows.logs):
+            if log in self.local:
+                point.local[0, k] = self.local[log]
+        return point
+
     def start(self, residuals: Residuals, x: Tensor | None = None, *, afresh: bool = False) -> Point:
         """Return the point of the search at its coordinates, or others, with what varies between the logs so far.
 
         Initial states are fitted: as logged, their noise would count as errors of the model, and damped models, which
         forget it, would fit better. Those of the same windows before are a start, unless they are fitted `afresh`.
         """
-        point = residuals.start((self.x if x is None else x)[None])
-        for k, log in enumerate(residuals.windows.logs):
-            if log in self.local:
-                point.local[0, k] = self.local[log]
+        point = self.begin(residuals, x)
         known = None if afresh else self._begun.get(id(residuals.windows))
         if known is not None and known.shape == point.initial.shape:
             point = settled(residuals, replace(point, initial=known), again=True)
@@ -588,13 +593,17 @@ class Fitting:
         Dry friction and stairs of commands make costs rough along the valley of `delays_traded`, and a search ends in
         the nearest of its minima.
         """
-        begin, ends = self.x, list[tuple[float, Tensor]]()
+        begin, local = self.x, self.local
         residuals = self.residuals(self.windows(Split.TRAIN, self.fewer(stage) or stage), among=self._seen)
-        for start in (begin, *self._other_delays(residuals.with_space(self.space))):
-            self.x, bar = start, min((cost for cost, _ in ends), default=math.inf)
-            ends.append((self._search(residuals, _HOPPED, "another delay", bar), self.x))
-        best = min(range(len(ends)), key=lambda k: ends[k][0])
-        self.x = ends[best][1] if best else begin
+        others, ends = (
+            self._other_delays(residuals.with_space(self.space)),
+            list[tuple[float, Tensor, dict[str, Tensor]]](),
+        )
+        for start in (begin, *others) if others else ():
+            self.x, self.local, bar = start, local, min((cost for cost, *_ in ends), default=math.inf)
+            ends.append((self._search(residuals, _HOPPED, "another delay", bar), self.x, self.local))
+        best = min(range(len(ends)), key=lambda k: ends[k][0], default=0)
+        self.x, self.local = ends[best][1:] if best else (begin, local)
 
     @torch.no_grad()
     def _other_delays(self, residuals: Residuals) -> list[Tensor]:

@@ -80,7 +80,7 @@ def fit_in_stages(
         structures.run(first.stages)
     fitting = structures.fitting
     fitting, searched, more = let_differ(
-        fitting, first if structures.costs in ({}, dict(first.stages)) else fitting.end(structures.costs)
+        fitting, first if structures.costs in ({}, dict(first.stages)) else fitting.end(structures.costs), late
     )
     structures.kept += more
     finished = copy.copy(fitting)
@@ -172,6 +172,8 @@ def _read(
         fitting.shorten_steps(substeps)
         fitting.take_own_derivatives()
     rigid = (models[int(saved["rigid_structure"])], saved["rigid"]) if "rigid" in saved else None
+    if rigid is not None and store.header.base == "estimated":
+        rigid = rigid[0].with_substeps(substeps), rigid[1]
     tried = [from_dict(one, TriedStructure, _STAGES) for one in stages.get("tried", ())]
     unseen = stages.get("unseen")
     return StagedFit(

@@ -35,7 +35,7 @@ from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import TriedStructure, UnseenPayload
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.stages.drive_structures import ELASTIC_JOINT, LOADED_FRICTION, STATED_GAINS, TILTED_BASE
-from neurodyn.identify.stages.growing_windows import Fitting
+from neurodyn.identify.stages.growing_windows import Fitting, settled
 from neurodyn.identify.stages.lasting_errors import TIMES, lasting_errors
 from neurodyn.identify.stages.structure_kinds import (
     ADDED_PAYLOAD,
@@ -291,16 +291,15 @@ class StructureSearch:
         tried = {one.name for one in self.tried}
         return self._keep([
             self._try(
-                Screened(one, share=0.0, starts=STRUCTURES[one.kind].starts(fitting.model, one.place, {})),
-                finely=bool(lasting),
+                Screened(one, share=0.0, starts=STRUCTURES[one.kind].starts(fitting.model, one.place, {})), lasting
             )
             for one in candidates_for(fitting.model, fitting.settings)
             if (not STRUCTURES[one.kind].screened or (lasting and STRUCTURES[one.kind] is LOADED_FRICTION))
             and one.place in few and describe(one) not in tried
         ])  # fmt: skip
 
-    def _try(self, screened: Screened, *, finely: bool = False) -> "_Trial":
-        """Fit a candidate, and judge it by held-out roll-outs, and a payload (or if asked) by held-out costs, too.
+    def _try(self, screened: Screened, lasting: Sequence[str] = ()) -> "_Trial":
+        """Fit a candidate, and judge it by held-out roll-outs; a payload, or for `lasting` errors, by costs, too.
 
         Those are so fine that a spring makes up for long steps of the engine.
         """
@@ -314,7 +313,7 @@ class StructureSearch:
         worse, finer, plausible = not judgement.kept and errors.worse_than(before), None, False
         if not judgement.kept and not worse:
             payload = STRUCTURES[candidate.kind] is ADDED_PAYLOAD
-            finer = share_of_held_out_cost(self.fitting, trial) if payload or finely else None
+            finer = share_of_held_out_cost(self.fitting, trial) if payload or lasting else None
             plausible = payload and _off_priors(self.fitting) - _off_priors(trial) > _EVIDENCE
         reason = judgement.reason
         if finer is not None:
@@ -324,7 +323,8 @@ class StructureSearch:
         told = TriedStructure(
             name=describe(candidate), kept=judgement.kept or finer is not None or plausible, share=judgement.share,
             reason=reason,
-            asked_by=self._reasons or [f"the screening alone, by {screened.share:.1%} of the cost"],
+            asked_by=[f"errors of {name} last" for name in lasting] or self._reasons
+            or [f"the screening alone, by {screened.share:.1%} of the cost"],
             expected=screened.share,
             doubted=judgement.open and screened.share >= _LEAST
             and 1.0 - (judgement.share or 1.0) > max(_DOUBTED * judgement.needed, _MATTERS),
@@ -394,8 +394,8 @@ class _HeldOutErrors:
 class _Trial:
     """A fit with a candidate, its held-out costs by stage, what is said of it, and its errors.
 
-    If errors alone do not tell, `finer` is the share of the held-out cost from fitted starts if that is less beyond its
-    spread, and `plausible` says that it predicts as well as the fit without it, with values that the priors expect.
+    If errors alone do not tell, `finer` is the share of the held-out cost from fitted starts if that is clearly less,
+    and `plausible` says that it predicts as well as the fit without it, with values that the priors expect.
     """
 
     candidate: StructureCandidate
@@ -423,9 +423,9 @@ def share_of_held_out_cost(fitting: Fitting, other: Fitting) -> float | None:
     chi-square of noise is the unit of what is clear, times the ratio of the cost to that of noise.
     """
     windows = max(fitting, other, key=lambda one: one.past).windows(Split.VALIDATION, fitting.stages[-1])
-    own, others = (one.residuals(windows) for one in (fitting, other))
-    before, after = (float(one.window_costs(fit.start(one)).sum()) for fit, one in ((fitting, own), (other, others)))
-    needed = _SIGNIFICANT * max(1.0, before / (0.5 * own.count))
+    both = [(one, one.residuals(windows).with_free_starts()) for one in (fitting, other)]
+    before, after = (float(free.window_costs(settled(free, one.begin(free))).sum()) for one, free in both)
+    needed = _SIGNIFICANT * max(1.0, before / (0.5 * both[0][1].count))
     return after / before if math.isfinite(before) and before - after > needed else None
 
 
