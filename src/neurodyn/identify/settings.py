@@ -85,8 +85,8 @@ class IdentificationSettings(Config, frozen=True):
     past_of_springs: float = 0.2
     """The same for a robot with springs, which swing for longer [s]."""
     base_rounds: int = 2
-    """Most times that the states of an unmeasured base are estimated again, by the model of a short fit to a part of the
-    log; 0 for never."""
+    """Most times that the states of an unmeasured base are estimated again, by the model of a short fit to a part of
+    the log; 0 for never."""
     progress: float = 0.005
     """Relative decrease of the cost below which a stage ends."""
     undetermined_above: float = 0.7
