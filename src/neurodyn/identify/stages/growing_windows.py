@@ -595,14 +595,13 @@ class Fitting:
         """
         begin, local = self.x, self.local
         residuals = self.residuals(self.windows(Split.TRAIN, self.fewer(stage) or stage), among=self._seen)
-        others, ends = (
-            self._other_delays(residuals.with_space(self.space)),
-            list[tuple[float, Tensor, dict[str, Tensor]]](),
-        )
-        for start in (begin, *others) if others else ():
+        if not (others := self._other_delays(residuals.with_space(self.space))):
+            return
+        ends: list[tuple[float, Tensor, dict[str, Tensor]]] = []
+        for start in (begin, *others):
             self.x, self.local, bar = start, local, min((cost for cost, *_ in ends), default=math.inf)
             ends.append((self._search(residuals, _HOPPED, "another delay", bar), self.x, self.local))
-        best = min(range(len(ends)), key=lambda k: ends[k][0], default=0)
+        best = min(range(len(ends)), key=lambda k: ends[k][0])
         self.x, self.local = ends[best][1:] if best else (begin, local)
 
     @torch.no_grad()

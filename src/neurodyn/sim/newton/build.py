@@ -177,13 +177,14 @@ def _add_usd(builder: "newton.ModelBuilder", path: Path) -> None:
 
 def _check_bodies(builder: Any, path: Path) -> None:
     """Raise InputError for bodies without mass or with an impossible inertia."""
-    places = inertia_places(path)
     for label, mass, inertia in zip(builder.body_label, builder.body_mass, builder.body_inertia, strict=True):
         name = short_label(label)
-        where = f"{places.get(name, path)}: link {name!r}"
-        if not mass > 0:
-            raise InputError(f"{where} moves but has no mass; give it an inertial or a shape")
-        require_possible(where, np.array(inertia, dtype=float).reshape(3, 3))
+        try:
+            if not mass > 0:
+                raise InputError(f"link {name!r} moves but has no mass; give it an inertial or a shape")
+            require_possible(f"link {name!r}", np.array(inertia, dtype=float).reshape(3, 3))
+        except InputError as error:  # only then is the file read again for the line
+            raise InputError(f"{inertia_places(path).get(name, path)}: {error}") from None
 
 
 def _set_masses(builder: Any, prepared: PreparedMjcf) -> None:
