@@ -42,8 +42,8 @@ def demo(
     """Show a policy fail on a robot that differs from its declaration, adapt the model, and train one that works.
 
     First a real quadruped's log, beside its declaration and the model adapted to it. The robot of the rest is a
-    stand-in in plain MuJoCo. This takes a minute and a half on two free cores; --world-model and --policy take about
-    one each, --neural five.
+    stand-in in plain MuJoCo. This takes two minutes on two cores; --world-model and --policy take about one each,
+    --neural five.
 
     Args:
         neural: Instead, train a neural cartpole on simulator data and evaluate it against that simulator.
