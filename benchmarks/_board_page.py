@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of the board of real robots: table and pictures between two marks of docs/real-robots.md."""
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -64,13 +65,12 @@ def table(titles: Mapping[str, tuple[str, str]], rows: Mapping[str, dict]) -> st
     everywhere = sum(all(leads(row, k) for k in range(len(row["seconds"]))) for row in rows.values())
     worse = [titles[name][0] for name, row in rows.items() if worse_than_declared(row)]
     network = sum(leads(row, -1, "any") for row in rows.values())
-    lines += [
-        "",
+    told = (
         f"`adapt` leads or ties (within 5 %) on {last} of {len(rows)} robots at the last horizon, on {everywhere} at "
         f"all of them; with `--kind any` it leads or ties on {network} at the last. Worse than the declaration "
-        f"at any horizon: {', '.join(worse) or 'none'}.",
-    ]
-    return "\n".join(lines)
+        f"at any horizon: {', '.join(worse) or 'none'}."
+    )
+    return "\n".join([*lines, "", *textwrap.wrap(told, 120)])
 
 
 def what(group: str) -> str:
