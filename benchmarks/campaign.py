@@ -11,7 +11,8 @@ names, or is refused in a line (_same_motion.py); a log drawn in a format and co
 doubts it, or is refused in a line (_same_log.py); a verb whose files are missing, half written or of other kinds
 refuses them before any work (_mutated_commands.py). Other runs are forks of this process, with everything imported:
 they take a fraction of a second. A run depends only on the seed, its kind and its number: --log keeps a line for each,
-and runs in it are not repeated; --number 17 --only broken repeats one, and --keep leaves its files.
+and runs in it are not repeated; --number 17 --only broken repeats one, --first 900 leaves those before out, and --keep
+leaves the files.
 Counts are those of the table in docs/reliability.md; --short is the form for continuous integration.
 """
 
@@ -327,6 +328,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(FULL), default=list(FULL))
     parser.add_argument("--share", type=float, default=1.0, help="share of the counts")
     parser.add_argument("--number", type=int, help="this run alone")
+    parser.add_argument("--first", type=int, default=0, help="begin at this run")
     parser.add_argument("--keep", action="store_true", help="leave the files of the runs")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log", type=Path)
@@ -352,7 +354,7 @@ def main() -> None:
             campaign.prepare()
         os.chdir(folder)
         for kind in arguments.only:
-            numbers = range(max(1, round(arguments.share * counts[kind])))
+            numbers = range(arguments.first, max(1, round(arguments.share * counts[kind])))
             asked = [*KEPT.get(kind, ()), *((arguments.seed, number) for number in numbers)]
             if arguments.number is not None:
                 asked = [(arguments.seed, arguments.number)]
