@@ -10,6 +10,7 @@ from neurodyn import robots
 from neurodyn.core.errors import InputError
 from neurodyn.evaluate import CHECKS, check
 from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult, RobotCheck, rate
+from neurodyn.evaluate.requests import CheckRequest
 from neurodyn.robots import Robot
 from neurodyn.robots.sections import ContactMaterial
 from neurodyn.sim import declare
@@ -203,3 +204,14 @@ def test_energy_is_not_judged_where_equalities_do_work(tmp_path, only):
         result = only(robots.load(declare(tmp_path / f"{name}.xml", tmp_path / name).path), "passive_energy", worlds=4)
         judged = "energy gained" if name == "free" else "passive energy: its equalities do work"
         assert found(result, judged).verdict == "ok"
+
+
+def test_a_base_may_fall_in_free_space_for_as_long_as_a_check_takes(only, tmp_path):
+    inertial = '<inertial><mass value="1"/><inertia ixx=".01" iyy=".01" izz=".01" ixy="0" ixz="0" iyz="0"/></inertial>'
+    (tmp_path / "arm.urdf").write_text(
+        f'<robot name="arm"><link name="base"/><link name="upper">{inertial}</link><joint name="shoulder" '
+        'type="revolute"><parent link="base"/><child link="upper"/><origin xyz="0 0 .2"/><axis xyz="0 1 0"/>'
+        '<limit lower="-3" upper="3" effort="5" velocity="9"/></joint></robot>'
+    )
+    robot = declare(tmp_path / "arm.urdf", tmp_path / "arm", floating=True).robot
+    assert only(robot, "random_control", worlds=4, frames=CheckRequest(robot).frames).failed == []

@@ -52,6 +52,7 @@ _ABOUT_NOMINAL = 0.5  # range of data about the nominal pose of a standing robot
 _SHARE_OF_SLACK = 0.6  # share of `LIMIT_SLACK` above which yielding limits get explicit position bounds
 _ASIDE, _RISE = 0.1, 0.1  # range of an object's position about that in the asset, and height that it is lifted by [m]
 _FEWEST, _ITERATIONS = 10, 100  # iterations that suffice for contacts; MuJoCo's default
+_CHECKED = 250  # frames of random control in `neurodyn check`
 _STILL = 0.5  # joint velocity below which a robot stands still [rad/s]
 _RATE = {"revolute": 5.0, "prismatic": 1.0}  # velocity range of data if the asset has none [rad/s, m/s]
 
@@ -548,8 +549,9 @@ class _Draft:
             rated = joints[name].velocity if name in joints else None
             key = _sort(name, joints)
             groups[key] = max(groups.get(key, 0.0), 2.0 * speed[name], 3.0 * (rated or 0.0))
-        if "v" in groups:  # without ground, the base falls for a whole trajectory
-            groups["v"] = max(groups["v"], 1.5 * 9.81 * self.robot().frames * self.tree["dt"])
+        if "v" in groups:  # without ground, the base falls for as long as a trajectory or `neurodyn check` takes
+            falling = max(self.robot().frames, _CHECKED) * self.tree["dt"]
+            groups["v"] = max(groups["v"], 1.5 * 9.81 * falling)
         beyond: dict[Any, float] = {}
         for name, (low, high) in zip(spec.q_names, trial.reach.tolist(), strict=True):
             joint = joints.get(name)
