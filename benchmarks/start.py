@@ -31,6 +31,7 @@ ProgressBar.update = reached
 atexit.register(tell)
 main(sys.argv[2:])
 """
+GO2 = Path(__file__).resolve().parent.parent / "examples" / "real_robots" / "go2"
 SMALL = ("--rollouts", "2", "--horizon", "2")
 VERBS: dict[str, tuple[str, ...]] = {
     "init": ("", "init", str(asset_path(load("planar-runner"))), "--out", "{new}"),
@@ -39,13 +40,17 @@ VERBS: dict[str, tuple[str, ...]] = {
     "evaluate": ("", "evaluate", "pretrained:cartpole", *SMALL),
     "evaluate_simulated": ("model", "evaluate", "pretrained:cartpole", *SMALL),
     "policy_play": ("", "policy", "play", "pretrained-policy:cartpole"),
+    "adapt": ("", "adapt", str(GO2), "--data", "{log}", "--out", "{new}"),
     "policy_train": ("", "policy", "train", "cartpole-swingup", "--dynamics", "hybrid", "--out", "{new}"),
 }
 
 
 def start(verb: str, folder: Path, number: int) -> float:
     """Return the CPU time of one start [s]."""
-    words = [word.format(robot=folder / "robot", new=folder / f"{verb}{number}") for word in VERBS[verb]]
+    words = [
+        word.format(robot=folder / "robot", log=folder / "log.h5", new=folder / f"{verb}{number}")
+        for word in VERBS[verb]
+    ]
     compiled = {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
     done = subprocess.run(
         [sys.executable, "-c", WATCHED, *words], capture_output=True, text=True, check=False, cwd=folder,
@@ -63,8 +68,9 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        declare = [sys.executable, "-m", "neurodyn", *VERBS["init"][1:-1], str(folder / "robot")]
-        subprocess.run(declare, check=True, capture_output=True)
+        read = ("import", str(GO2 / "log.npz"), "--reader", str(GO2 / "map.yaml"), "--out", str(folder / "log.h5"))
+        for words in ((*VERBS["init"][1:-1], str(folder / "robot")), read):
+            subprocess.run([sys.executable, "-m", "neurodyn", *words], check=True, capture_output=True)
         rounds = [{verb: start(verb, folder, number) for verb in VERBS} for number in range(given.rounds + 1)]
     least = {f"{verb}_cpu_s": min(one[verb] for one in rounds[1:]) for verb in VERBS}  # the first fills the caches
     write_result(given.json, "start", least, {})

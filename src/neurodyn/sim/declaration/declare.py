@@ -314,10 +314,10 @@ class _Draft:
                 self.tree["material"] = {"friction": 0.8}
                 self._decide("material", "friction 0.8", "a URDF has none; change it if you know better")
         on = list_briefly([f"{shape} ({joint})" for shape, joint in chosen.shapes.items()])
-        self._decide(
-            "contact_points", f"{len(layout.contact_points)} on {on}",
-            f"ends of limbs first, at most {self.budget}; {len(chosen.rest)} shapes left out",
-        )  # fmt: skip
+        count = len(layout.contact_points)
+        most = f"at most {self.budget}" if count <= self.budget else f"more than {self.budget}, as none can be spared"
+        why = f"ends of limbs first, {most}; {len(chosen.rest)} shapes left out"
+        self._decide("contact_points", f"{count} on {on}", why)
         return layout
 
     def _ranges(self) -> None:
