@@ -106,6 +106,8 @@ def test_groups_are_shared_if_fit_and_validation_hold_all_of_them():
     assert shared_groups(store) == ("left", "right")
     assert shared_groups(store.select([0, 1, 2])) == ()
     assert shared_groups(replace(store, header=msgspec.structs.replace(store.header, groups=()))) == ()
+    played = msgspec.structs.replace(store.header, notes={"policies": ["left", "right"]})
+    assert shared_groups(replace(store, header=played)) == ()
 
 
 @pytest.mark.parametrize("fitted", [0, 2, 3])

@@ -306,7 +306,12 @@ def let_differ(
 
 
 def shared_groups(store: Store) -> tuple[str, ...]:
-    """Return the groups of a log's runs, if there are several and all episodes of each split belong to them."""
+    """Return the groups of a log's runs, if there are several and all episodes of each split belong to them.
+
+    Policies that moved the robot are none: they change nothing of it.
+    """
+    if "policies" in store.header.notes:
+        return ()
     names, parts = store.header.groups, [store.group[episodes_of(store, s)] for s in (Split.TRAIN, Split.VALIDATION)]
     whole = set(range(len(names)))
     return tuple(names) if 1 < len(names) <= MOST_LOGS and all(set(one.tolist()) == whole for one in parts) else ()
