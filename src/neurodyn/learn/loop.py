@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training loop of all models and policies: budget, validation, best model, checkpoints, interruption."""
 
-import gc
 import math
 import time
 from collections.abc import Sequence
@@ -169,8 +168,6 @@ class TrainingLoop:
             self._watch = stack.enter_context(watching(None if own is None else own / FOLDER))
             self._interruption = stack.enter_context(Interruption())
             stack.enter_context(showing(None))  # validations show no progress of their own
-            gc.freeze()  # otherwise a collection walks all modules and kernels: a tenth of a small step
-            stack.callback(gc.unfreeze)
             try:
                 self._train()
             except Interrupted as stop:  # here, or in a training within this one
