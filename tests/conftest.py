@@ -22,6 +22,7 @@ from neurodyn.data.store import Store
 from neurodyn.learn.neural import settings as neural_settings
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import train
+from neurodyn.multibody.trace import native
 from neurodyn.nets.networks import NetConfig
 from neurodyn.report import recording
 from neurodyn.robots import Robot, load
@@ -35,6 +36,11 @@ os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))  # of what tests start
 # Kernels of Newton are compiled without adjoints, in a third of the time, and the same in what tests start.
 os.environ.setdefault(FORWARD_ONLY, "1")
 wp.config.enable_backward = False
+
+# Programs of compiled models are not optimised, since most run for a few frames: where none is cached, that saves up to
+# half of a file's CPU time (dynamics/hybrid/test_memory.py: 39 s, 22 without). `make test-variant` optimises them.
+if "NEURODYN_TEST_OPTIMISED" not in os.environ:
+    native.OPTIMISATIONS = 0
 
 # Python compiles the package once, not anew in each process of the tests and in each that they start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
