@@ -6,12 +6,12 @@ along the log (`linearised_errors`) and finished on roll-outs. With contacts the
 roll-outs alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import torch
 from msgspec import UNSET
 from torch import Tensor
@@ -40,13 +40,13 @@ _SIZE = 0.05
 """Scale of a network's torque, as a share of the joint's largest."""
 _SMALL, _LARGE = ((16, 16), 2), ((32,), 16)
 """Widths of hidden layers and size of the memory of a joint's network, and of a limb's."""
-_FORECAST = 32
-"""Frames of the windows of linearised errors."""
-_LINEARISED, _WINDOWS = 8000, 1000
-"""Most frames that are linearised, and most windows among them."""
-_STEPS, _FINISHING = 2, 6
+_FORECAST, _FINE_SECONDS = 32, 1.0
+"""Frames of the windows of linearised errors, and length of those of the roll-outs after these [s]."""
+_LINEARISED, _WINDOWS, _HELD_OUT = 8000, 1000, 300
+"""Most frames that are linearised, most windows among them, and most validation windows."""
+_STEPS, _FINISHING = 2, 5
 """Steps on linearised errors for each of `network_steps`, and the part of these for roll-outs after that."""
-_RATE, _FINE_RATE, _VALIDATIONS = 1e-2, 1e-3, 4
+_RATE, _FINE_RATE, _FINE_BATCH, _VALIDATIONS = 1e-2, 2e-3, 32, 4
 _SPEED_WEIGHT = 0.2
 """Weight of velocities beside positions: within a frame a sensor's noise is most of what is left of them."""
 
@@ -145,12 +145,16 @@ def with_networks(
             states as logged.
     """
     room = min(int(store.lengths[episodes_of(store, s)].max()) for s in (Split.TRAIN, Split.VALIDATION)) - past
-    rollouts = OnRollouts.within(room, store, settings)
-    sample = select_windows(store, Split.TRAIN, past + rollouts.frames, most=rollouts.most, seed=settings.seed)
+    phase = OnRollouts.within(room, store, settings)
+    sample = select_windows(store, Split.TRAIN, past + phase.frames, most=phase.most, seed=settings.seed)
     blueprint = joint_networks(model, sample.after(past), settings)
-    linear = can_be_linearised(plain, blueprint)
-    training = OnLinearisedErrors.within(room, store, settings) if linear else rollouts
-    before = past + training.settling
+    phases = [phase]
+    if can_be_linearised(plain, blueprint):
+        phases = [
+            OnLinearisedErrors.within(room, store, settings),
+            OnRollouts.after_linearised(room, past, store, settings),
+        ]
+    before = past + phases[0].settling
     dynamics = model.dynamics(
         store, threads, blueprint=blueprint, context=before, seed=settings.seed, device=plain.compute_device
     )
@@ -158,9 +162,6 @@ def with_networks(
         names = [one.name for one in plain.physical.specs]
         kept = [names.index(one.name) for one in dynamics.physical.specs]
         dynamics.physical.set_values(plain.physical()[kept])
-    frames = before + training.frames
-    whole = select_windows(store, Split.TRAIN, frames, most=training.most, seed=settings.seed)
-    held_out = select_windows(store, Split.VALIDATION, frames, most=300, seed=settings.seed)
     environments = environments_of(store, dynamics)
 
     def begun(windows: Windows) -> Windows:
@@ -171,12 +172,16 @@ def with_networks(
         found = estimate_starts(plain, counted, context, "past", noise, environments, history=min(past, before))
         return replace(counted, q=found.q, qd=found.qd)
 
-    windows = NetworkWindows(begun(whole), begun(held_out), torch.empty(0), environments)
-    scale = residual_scale(dynamics, store, windows.held_out)
-    scale[len(scale) // 2 :] /= training.speed_weight
-    windows = replace(windows, scale=scale)
     first = NETWORKS_FROM
-    for learner in training.learners(plain, dynamics, whole, windows, settings):
+    for phase in phases:
+        whole, held_out = (
+            select_windows(store, split, before + phase.frames, most=most, seed=settings.seed)
+            for split, most in ((Split.TRAIN, phase.most), (Split.VALIDATION, _HELD_OUT))
+        )
+        windows = NetworkWindows(begun(whole), begun(held_out), torch.empty(0), environments)
+        scale = residual_scale(dynamics, store, windows.held_out)
+        scale[len(scale) // 2 :] /= phase.speed_weight
+        learner = phase.learner(plain, dynamics, whole, replace(windows, scale=scale), settings)
         plan = learner.settings
         TrainingLoop(
             learner, TrainingBudget(plan.steps), out, name=NETWORK_STATE, validations=plan.validations,
@@ -192,12 +197,14 @@ class OnRollouts:
 
     Attributes:
         frames: Frames of a window that count.
+        plan: Its settings.
         most: Most windows.
         settling: Frames before these in which the memory of networks settles.
         speed_weight: Weight of velocities beside positions.
     """
 
     frames: int
+    plan: NetworkTrainingSettings
     most: int = 4000
     settling: int = 0
     speed_weight: float = 1.0
@@ -206,13 +213,37 @@ class OnRollouts:
     def within(cls, room: int, store: Store, settings: IdentificationSettings) -> "OnRollouts":
         """Return the training on windows of a log whose episodes have `room` frames."""
         dt = store.header.spec.dt
-        return cls(min(max(3, round(settings.network_seconds / dt)), room))
+        plan = NetworkTrainingSettings(
+            parameter_rate=0.0, batch=64, validations=12, patience=5, steps=settings.network_steps
+        )
+        return cls(min(max(3, round(settings.network_seconds / dt)), room), plan)
 
-    def learners(
+    @classmethod
+    def after_linearised(cls, room: int, past: int, store: Store, settings: IdentificationSettings) -> "OnRollouts":
+        """Return the training after that on linearised errors, in windows as long as held-out roll-outs.
+
+        Errors of networks add up over a second as those of mechanisms do. Half of the episodes are as long.
+
+        Args:
+            room: Frames of the longest episodes after the `past` ones.
+            past: Frames in which motors settle.
+            store: The log.
+            settings: Settings.
+        """
+        coarse = OnLinearisedErrors.within(room, store, settings)
+        most = min(_FINE_SECONDS, max(settings.seconds))
+        typical = (int(np.median(store.lengths[episodes_of(store, s)])) for s in (Split.TRAIN, Split.VALIDATION))
+        frames = min(round(most / store.header.spec.dt), min(typical) - past - coarse.settling)
+        plan = msgspec.structs.replace(
+            coarse.plan, steps=max(1, settings.network_steps // _FINISHING), rate=_FINE_RATE, batch=_FINE_BATCH
+        )
+        return cls(max(frames, coarse.frames), plan, _WINDOWS, coarse.settling, coarse.speed_weight)
+
+    def learner(
         self, plain: HybridDynamics, dynamics: HybridDynamics, whole: Windows, windows: NetworkWindows,
         settings: IdentificationSettings,
-    ) -> Iterator[NetworkLearner]:  # fmt: skip
-        """Yield the phases of the training, each to be run before the next.
+    ) -> NetworkLearner:  # fmt: skip
+        """Return what is trained.
 
         Args:
             plain: The model without networks.
@@ -221,11 +252,11 @@ class OnRollouts:
             windows: The data.
             settings: Settings.
         """
-        yield NetworkLearner(dynamics, windows, _plan(settings), seed=settings.seed)
+        return NetworkLearner(dynamics, windows, self.plan, seed=settings.seed)
 
 
 class OnLinearisedErrors(OnRollouts):
-    """A training on linearised errors along the log, finished on roll-outs; for larger networks."""
+    """A training on linearised errors along the log, for larger networks."""
 
     @classmethod
     def within(cls, room: int, store: Store, settings: IdentificationSettings) -> "OnLinearisedErrors":
@@ -233,26 +264,20 @@ class OnLinearisedErrors(OnRollouts):
         frames = min(_FORECAST, room)
         settling, recorded = min(WARMUP, room - frames), int(store.lengths[episodes_of(store, Split.TRAIN)].sum())
         most = _WINDOWS if recorded <= _LINEARISED else _LINEARISED // (frames + settling)
-        return cls(frames, most, settling, _SPEED_WEIGHT)
+        plan = NetworkTrainingSettings(
+            parameter_rate=0.0, batch=64, validations=_VALIDATIONS, patience=_VALIDATIONS,
+            steps=_STEPS * settings.network_steps, rate=_RATE,
+        )  # fmt: skip
+        return cls(frames, plan, most, settling, _SPEED_WEIGHT)
 
-    def learners(
+    def learner(
         self, plain: HybridDynamics, dynamics: HybridDynamics, whole: Windows, windows: NetworkWindows,
         settings: IdentificationSettings,
-    ) -> Iterator[NetworkLearner]:  # fmt: skip
-        """Yield the phases of the training; arguments: see `OnRollouts`."""
-        past, steps = whole.frames - self.frames - self.settling, settings.network_steps
+    ) -> NetworkLearner:  # fmt: skip
+        """Return what is trained; arguments: see `OnRollouts`."""
+        past = whole.frames - self.frames - self.settling
         errors = linearise_along(plain, dynamics, whole, past, self.settling, windows.environments, windows.train)
-        change = partial(msgspec.structs.replace, _plan(settings), validations=_VALIDATIONS, patience=_VALIDATIONS)
-        coarse = change(steps=_STEPS * steps, rate=_RATE)
-        yield LinearisedLearner(dynamics, windows, coarse, errors, seed=settings.seed)
-        fine = change(steps=max(1, steps // _FINISHING), rate=_FINE_RATE)
-        yield NetworkLearner(dynamics, windows, fine, seed=settings.seed)
-
-
-def _plan(settings: IdentificationSettings) -> NetworkTrainingSettings:
-    return NetworkTrainingSettings(
-        parameter_rate=0.0, batch=64, validations=12, patience=5, steps=settings.network_steps
-    )
+        return LinearisedLearner(dynamics, windows, self.plan, errors, seed=settings.seed)
 
 
 def residual_scale(dynamics: HybridDynamics, store: Store, windows: Windows) -> Tensor:
