@@ -42,7 +42,7 @@ from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.stages.gain_scan import guessed_gains, scan_gains
 from neurodyn.identify.stages.stage_windows import longest_window, most_windows, near_limits, past_frames, stage_frames
-from neurodyn.identify.unknowns.delay_trades import dampings_traded, delays_traded
+from neurodyn.identify.unknowns.delay_trades import dampings_traded, delays_traded, other_delays
 from neurodyn.identify.unknowns.priors import UnitPrior
 from neurodyn.identify.unknowns.quantities import LIMITS
 from neurodyn.identify.unknowns.search_space import MASS_SCALE, CoordinateSpace, PartOfSpace
@@ -82,6 +82,8 @@ _MORE = 8
 """Iterations of a fit that goes on, after a stage, with more that is free."""
 _HOPS, _HOPPED = 3, 4
 """Most other delays from which a search is tried, and its iterations."""
+_NEAR_COST = 30.0
+"""Cost above the least one up to which the end of a search from another delay is a minimum to look at again."""
 _TRADED, _LEAST_TRADED = 4, 12
 """Of so many windows one is rolled out for the choice of another delay, and at least so many."""
 
@@ -119,6 +121,7 @@ class Fitting:
         local: Their values in each log, by its name, in these deviations, shape [coordinates that vary].
         groups: Groups of runs that count as logs; empty for each run by itself.
         ends: Coordinates at the ends of the stages, shape [stages, n].
+        apart: Moves to other minima of the cost, which as likely hold the robot, shape [minima, n] (`hop`).
         before: Coordinates that a fit to an earlier estimate of the base found, shape [n]; None for none.
     """
 
@@ -158,8 +161,9 @@ class Fitting:
         self.per_log = self._varying(settings.per_log)
         self.local: dict[str, Tensor] = {}
         self.groups: tuple[str, ...] = ()
-        self.ends = self.x[None]
+        self.ends, self.apart = self.x[None], self.x.new_zeros(0, len(self.x))
         self.before: Tensor | None = None
+        self._alone = False
         self._drawn: dict[tuple[object, ...], Windows] = {}
         self._begun: dict[int, Tensor] = {}
         self.stages = self._stages()
@@ -593,27 +597,22 @@ class Fitting:
         Dry friction and stairs of commands make costs rough along the valley of `delays_traded`, and a search ends in
         the nearest of its minima.
         """
+        if self._alone:
+            return
         begin, local = self.x, self.local
         residuals = self.residuals(self.windows(Split.TRAIN, self.fewer(stage) or stage), among=self._seen)
-        if not (others := self._other_delays(residuals.with_space(self.space))):
-            return
+        whole = residuals.with_space(self.space)
+        others = [] if self.touches else other_delays(self.space, begin, lambda x: whole.cost(self.start(whole).at(x)))
         ends: list[tuple[float, Tensor, dict[str, Tensor]]] = []
-        for start in (begin, *others):
+        for start in (begin, *others[:_HOPS]) if others else ():
             self.x, self.local, bar = start, local, min((cost for cost, *_ in ends), default=math.inf)
             ends.append((self._search(residuals, _HOPPED, "another delay", bar), self.x, self.local))
-        best = min(range(len(ends)), key=lambda k: ends[k][0])
-        self.x, self.local = ends[best][1:] if best else (begin, local)
-
-    @torch.no_grad()
-    def _other_delays(self, residuals: Residuals) -> list[Tensor]:
-        """Return coordinates with the other delays, and what makes up for them, that cost least among their likes."""
-        tried, found = delays_traded(self.space, self.x), list[tuple[float, Tensor]]()
-        for way in tried if tried.shape[1] and not self.touches else ():
-            costs = residuals.cost(self.start(residuals).at(way))
-            around = torch.nn.functional.pad(costs[None], (1, 1), value=torch.inf)[0]
-            least = (costs <= around[:-2]) & (costs <= around[2:])
-            found += zip(costs[least].tolist(), way[least], strict=True)
-        return [x for _, x in sorted(found, key=lambda one: one[0])[:_HOPS]]
+        costs = torch.tensor([cost for cost, *_ in ends], dtype=torch.float64)
+        self._alone = int((costs < costs.min() + _NEAR_COST).sum()) < 2 if ends else True
+        if ends:
+            best = int(costs.argmin())
+            self.x, self.local = ends[best][1:] if best else (begin, local)
+            self.apart = _likely_moves(torch.stack([x for _, x, _ in ends]), costs, 2.0 * costs.min() / residuals.count)
 
     @property
     def _finest(self) -> int:
@@ -657,6 +656,7 @@ class Fitting:
         if len(ends) == len(costs):
             ends = ends[costs <= _NEAR * costs.min()]
         shifts = (ends - ends.mean(0)) / max(1, len(ends) - 1) ** 0.5
+        shifts = torch.cat([shifts, self.apart])
         if self._measured is not None:
             shifts = torch.cat([shifts, moves_of_starts(searched.residuals, searched.point)])
             if self.before is not None:
@@ -711,6 +711,16 @@ class Fitting:
                 self.x[k] = shared
                 local[:, column] -= mean
         self.local = dict(zip(logs, local, strict=True))
+
+
+def _likely_moves(ends: Tensor, costs: Tensor, variance: Tensor) -> Tensor:
+    """Return moves from the best of several minima [m, n] to the others, each times the root of its share.
+
+    Their squares sum to the variance of a mixture of the minima about the best one, with the likelihood of each as its
+    share, from costs [m] of residuals of a `variance`.
+    """
+    likely = torch.exp((costs.min() - costs) / variance.clamp_min(1.0))
+    return (likely / likely.sum()).sqrt()[:, None] * (ends - ends[costs.argmin()])
 
 
 def compared_readings(dynamics: HybridDynamics, store: Store, windows: Windows) -> ComparedReadings | None:

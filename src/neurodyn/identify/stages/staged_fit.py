@@ -89,7 +89,9 @@ def fit_in_stages(
         finished = structures.fitting
         searched = finished.finish(finished.end(structures.costs))
     fitting = finished
-    tree: dict[str, Any] = {"x": fitting.x, "scale": fitting.scale, "structure": number, "ends": fitting.ends}
+    tree: dict[str, Any] = {
+        "x": fitting.x, "scale": fitting.scale, "structure": number, "ends": fitting.ends, "apart": fitting.apart,
+    }  # fmt: skip
     found: dict[str, Any] = {
         "costs": dict(searched.stages), "kept": [[one.kind, one.place] for one in structures.kept],
         "stated": list(fitting.model.stated), "widths": fitting.space.widths, "substeps": fitting.model.engine.substeps,
@@ -165,6 +167,7 @@ def _read(
     fitting = Fitting(model, store, settings, threads, report)
     fitting.x, fitting.scale = saved["x"], saved["scale"]
     fitting.ends = saved.get("ends", saved["x"][None])
+    fitting.apart = saved.get("apart", fitting.apart)
     fitting.before = saved.get("before")
     fitting.per_log, fitting.groups = stages.get("per_log", {}), tuple(stages.get("groups", ()))
     fitting.local = dict(zip(stages.get("logs", ()), saved.get("local", ()), strict=False))

@@ -11,7 +11,7 @@ $k_p (T \delta - \tfrac12 ((d + \delta)^2 - d^2))$. A search hardly moves along 
 tell apart all the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -35,6 +35,21 @@ def delays_traded(space: CoordinateSpace, x: Tensor, shifts: Sequence[float] = S
     within = sorted({moved for shift in shifts if (moved := min(max(now + shift, least), most) - now)})
     tried = [[_move(space, x, now, shift, by_lag=by_lag) for shift in within] for by_lag in _ways(space)]
     return torch.stack([torch.stack(way) for way in tried]) if within else x.new_zeros(1, 0, len(x))
+
+
+def other_delays(space: CoordinateSpace, x: Tensor, cost: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    """Return coordinates with another delay that cost least among their likes, shape [n] each, the cheapest first.
+
+    `cost` takes coordinates of shape [m, n] and returns their costs, shape [m].
+    """
+    found: list[tuple[float, Tensor]] = []
+    for way in delays_traded(space, x):
+        if len(way):
+            costs = cost(way)
+            around = torch.nn.functional.pad(costs[None], (1, 1), value=torch.inf)[0]
+            least = (costs <= around[:-2]) & (costs <= around[2:])
+            found += zip(costs[least].tolist(), way[least], strict=True)
+    return [moved for _, moved in sorted(found, key=lambda one: one[0])]
 
 
 def dampings_traded(space: CoordinateSpace, x: Tensor) -> Tensor:
