@@ -152,7 +152,7 @@ class _MotionSearch:
         self.fitted, self.samples = values, drawn
         self.pose = self._pose()
         self.clearance, self.unchecked = self._clearance()
-        self.widths = ExpectedWidths(analysis, fitting.shares_with, fitting.space.unseen(x))
+        self.widths = ExpectedWidths(analysis, fitting.drawn.shares_with, fitting.space.unseen(x))
         stops = torch.tensor([name.endswith(LIMITS) for name in fitting.space.names])  # no safe motion reaches them
         self._learned = torch.nonzero(~stops & ~analysis.bound)[:, 0]
 

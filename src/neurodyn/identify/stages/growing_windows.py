@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 import msgspec
-import numpy as np
 import torch
 from msgspec import UNSET
 from torch import Tensor
@@ -20,9 +19,8 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, nearest
 from neurodyn.data.command_parts import part_count
 from neurodyn.data.header import CONTROL, Split
-from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
-from neurodyn.data.windows import Windows, select_windows
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.confidence.parameter_search import Searched, SearchEnd, kept_stage
 from neurodyn.identify.fit.intervals import moves_of_starts, shift_towards
@@ -41,15 +39,13 @@ from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.stages.gain_scan import guessed_gains, scan_gains
-from neurodyn.identify.stages.stage_windows import longest_window, most_windows, near_limits, past_frames, stage_frames
+from neurodyn.identify.stages.stage_windows import StageWindows, near_limits, past_frames, stage_frames
 from neurodyn.identify.unknowns.delay_trades import dampings_traded, delays_traded, other_delays
 from neurodyn.identify.unknowns.priors import UnitPrior
 from neurodyn.identify.unknowns.quantities import LIMITS
 from neurodyn.identify.unknowns.search_space import MASS_SCALE, CoordinateSpace, PartOfSpace
 from neurodyn.identify.unknowns.search_start import first_coordinates
 
-_SENSED = 0.13
-"""Longest window that begins with an estimated state of an unmeasured base [s]."""
 _WORST = 1e300
 """Cost of a roll-out that is not finite, which JSON can hold."""
 _SHARE = 0.25
@@ -114,6 +110,7 @@ class Fitting:
             long, to extrapolate from (None for none).
         space, x: Coordinates of its free quantities, and those of the search so far, shape [n].
         past: Frames before a window in which motors and springs settle.
+        drawn: Windows of the stages.
         stages: Stages of the search.
         noise, scale: Noise of the log's states, and the divisor of the errors of each channel, shape [channels].
         environments: Ground and gravity of windows.
@@ -164,9 +161,9 @@ class Fitting:
         self.ends, self.apart = self.x[None], self.x.new_zeros(0, len(self.x))
         self.before: Tensor | None = None
         self._alone = False
-        self._drawn: dict[tuple[object, ...], Windows] = {}
         self._begun: dict[int, Tensor] = {}
-        self.stages = self._stages()
+        self.drawn = StageWindows(store, settings, self.past, touches=self.touches)
+        self.stages = self.drawn.stages
         early = torch.tensor([not name.endswith(LIMITS) for name in self.space.names], dtype=torch.bool)
         self._early = torch.nonzero(early if bool(early.any()) else ~early)[:, 0]
         q = self.windows(Split.TRAIN, self.stages[-1]).q.flatten(0, 1)
@@ -253,37 +250,14 @@ class Fitting:
 
     def _note_starts(self, residuals: Residuals, point: Point) -> None:
         """Keep the initial states of windows that come again."""
-        if (
-            residuals.initials
-            and residuals.options.base
-            and any(one is residuals.windows for one in self._drawn.values())
-        ):
+        if residuals.initials and residuals.options.base and self.drawn.holds(residuals.windows):
             self._begun[id(residuals.windows)] = point.initial[:1]
-
-    def _stages(self) -> tuple[FitStage, ...]:
-        """Return the stages, with windows that the episodes hold.
-
-        Without contacts, roll-outs stay near the log for longer, and long ones tell more. From unknown states of a base
-        they do not stay near for long.
-        """
-        most = self._longest() * self.spec.dt
-        most = most if self._tracked else min(most, _SENSED)
-        cut = [msgspec.structs.replace(one, seconds=min(one.seconds, most)) for one in self.settings.stages]
-        stages = tuple({one.seconds: one for one in cut}.values())  # of those cut to one length, the last
-        seconds = min(self.settings.untouched.seconds, most)
-        if self.touches or seconds <= stages[-1].seconds:
-            return stages
-        return (*stages[:-1], msgspec.structs.replace(self.settings.untouched, seconds=seconds))
 
     @property
     def touches(self) -> bool:
         """Whether the robot may touch a ground."""
         ground = self.model.scene is not None or self.store.header.scene is not None
         return ground and bool(self.model.mechanism.points)
-
-    def _longest(self) -> int:
-        """Return the frames of the longest window that training and held-out episodes hold."""
-        return longest_window(self.store) - self.past
 
     def _require_finite(self, residuals: Residuals, point: Point) -> None:
         if not bool(torch.isfinite(residuals.errors(point)).all(-1).all(-1).any()):
@@ -294,47 +268,7 @@ class Fitting:
 
     def windows(self, split: Split, stage: FitStage) -> Windows:
         """Return the windows of a stage, with the commands before them."""
-        frames, settings = min(stage_frames(stage, self.spec.dt), self._longest()), self.settings
-        runs = self._seconds() if self._tracked else []  # windows with unknown starts cost more, and enough tell
-        most = most_windows(stage, frames, self._recorded(split), runs)
-        whole, key = self.past + frames, (split, frames, most, self.groups, self.past)
-        if key not in self._drawn:
-            windows = select_windows(self.store, split, whole, most=most, moving=settings.moving, seed=settings.seed)
-            self._drawn[key] = (windows.of_groups(self.groups) if self.groups else windows).after(self.past)
-        return self._drawn[key]
-
-    def shares_with(self, seconds: float) -> tuple[float, float, float]:
-        """Return what a fit to this log and a further one of some `seconds` sees of them.
-
-        Returns:
-            The share of what a fit to this log alone sees of it, that of all windows of the further one, side by
-                side, as overlaps tell nothing new, and the number of windows relative to that of this log alone.
-        """
-        stage, own = self.stages[-1], self._recorded(Split.TRAIN)
-        frames, runs = stage_frames(stage, self.spec.dt), self._seconds()
-        whole = seconds / self.spec.dt
-        further = whole * own / max(1, int(self.store.lengths.sum()))
-        both = own + further
-        now = most_windows(stage, frames, own, runs)
-        then = most_windows(stage, frames, both, [*(runs or [own * self.spec.dt]), seconds])
-        before, after = (min(windows, own / frames) for windows in (now, then * own / both))
-        share = min(then * further / both, further / frames) / (whole / frames)
-        return min(1.0, after / before), share, then / now
-
-    @property
-    def _tracked(self) -> bool:
-        """Whether the base is measured."""
-        return self.store.header.base == "measured"
-
-    def _recorded(self, split: Split) -> int:
-        return int(self.store.lengths[episodes_of(self.store, split)].sum())
-
-    def _seconds(self) -> list[float]:
-        """Return the length of each recorded run [s]; empty where the log names none."""
-        store, count = self.store, len(self.store.header.runs)
-        known = store.run >= 0
-        frames = np.bincount(store.run[known], weights=store.lengths[known], minlength=count) if count else np.zeros(0)
-        return (frames * self.spec.dt).tolist()
+        return self.drawn.windows(split, stage, self.groups)
 
     def _searched(self, stage: FitStage) -> Tensor:
         """Return the coordinates that a search of a stage moves: others leave every roll-out as it is."""
@@ -355,13 +289,9 @@ class Fitting:
             doubled=self.doubled,
         )  # fmt: skip
 
-    @property
-    def _last_frames(self) -> int:
-        return min(stage_frames(self.stages[-1], self.spec.dt), self._longest())
-
     def _frees_starts(self, windows: Windows) -> bool:
         """Whether initial states are free: not those of short windows, which then tell next to nothing of the rest."""
-        return self._free_starts and windows.frames >= self._last_frames
+        return self._free_starts and windows.frames >= self.drawn.last_frames
 
     @property
     def _screened(self) -> Tensor:
@@ -428,7 +358,8 @@ class Fitting:
         """Return a fit of another structure to the same log, in the same scale."""
         fitting = Fitting(model, self.store, self.settings, self.dynamics.threads, self._report, scaled_like=self)
         fitting.per_log, fitting.local = dict(self.per_log), dict(self.local)
-        fitting._drawn, fitting._begun = fitting._drawn | self._drawn, dict(self._begun)
+        fitting.drawn.share(self.drawn)
+        fitting._begun = dict(self._begun)
         return fitting
 
     @torch.no_grad()
@@ -676,7 +607,7 @@ class Fitting:
     def _search(self, residuals: Residuals, iterations: int, name: str, bar: float = math.inf) -> float:
         columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
         start = self.start(residuals, self.x[columns])
-        before, last = float(residuals.cost(start)), residuals.windows.frames >= self._last_frames
+        before, last = float(residuals.cost(start)), residuals.windows.frames >= self.drawn.last_frames
         stuck = False
 
         def stop(iteration: int, cost: Tensor) -> bool:

@@ -165,19 +165,20 @@ class StructureSearch:
     def look_again(self, finished: Fitting, searched: Searched) -> bool:
         """Try those that were not tried yet where a finished fit asks for them; return whether one is kept.
 
-        It does if masses of links are implausible, or for a spring or friction with load where errors of a joint last.
-        Its short steps and its scale show what longer steps and an earlier scale hid. `fitting` is the fit that was
-        finished, or the one with what is kept: with the longer steps, to be finished again.
+        It does if masses of links are implausible, for a payload that lowers its cost, or for a spring or friction with
+        load where errors of a joint last. Its short steps and its scale show what longer steps and an earlier scale
+        hid. `fitting` is the fit that was finished, or the one with what is kept: with the longer steps, to be finished
+        again.
         """
-        lasting = [] if self._is_late else _joints_whose_errors_last(finished, searched)
-        implausible = _has_implausible_masses(finished)
-        if self._is_late or not (implausible or lasting):
+        if self._is_late:
             return False
+        lasting = _joints_whose_errors_last(finished, searched)
         self.fitting.x, self.fitting.scale, self._begin = finished.x, finished.scale, None
         share = self.fitting.held_out_cost() / max(self.costs[kept_stage(self.costs)], 1e-300)
         self.costs = {name: share * cost for name, cost in self.costs.items()}  # in the other scale
         self._forget()
-        kept = implausible and self._round(nearer=True)
+        kept = _has_implausible_masses(finished) and self._round(nearer=True)
+        kept = kept or self._fit_best(self._promising_payload(), nearer=True)
         return (bool(lasting) and self._round_of_springs(lasting[:1])) or kept
 
     @property
@@ -222,6 +223,21 @@ class StructureSearch:
             if asked and not self._reasons:
                 return False
             chosen = chosen if self._large else self._chosen(last=last)
+        return self._fit_best(chosen, nearer=nearer)
+
+    def _promising_payload(self) -> list[Screened]:
+        """Return the payload of which the screening says that it lowers the cost most, if by clearly more than noise.
+
+        None where one was kept, or where contacts hide it.
+        """
+        if self.fitting.touches or self.fitting.space.has(PAYLOAD[0]):
+            return []
+        loads = screen(self.fitting, self._stages, asked=False)
+        best = max(loads, key=attrgetter("gain"), default=None)
+        return [] if best is None or best.gain < _SIGNIFICANT else [best]
+
+    def _fit_best(self, chosen: Sequence[Screened], *, nearer: bool) -> bool:
+        """Fit candidates, and a payload in other places where that is asked for; return whether the best is kept."""
         trials = [self._try(one) for one in chosen]
         others = [self._try(one) for one in self._other_places(trials)]
         counted = [self._counted(one, nearer=nearer) for one in trials]
@@ -344,14 +360,16 @@ class StructureSearch:
         if best is not None and STRUCTURES[best.candidate.kind] is MOVED_CENTRE:  # which a payload moves, too
             loads = (one for one in better if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD)
             best = next((one for one in loads if not one.errors.worse_than(best.errors)), best)
+        names = {one.told.name for one in trials}
+        self.tried = [one for one in self.tried if one.name not in names]
         self.tried += [one.told if one is best else msgspec.structs.replace(one.told, kept=False) for one in trials]
         if best is None:
             return False
         self.tried = [
             msgspec.structs.replace(one, doubted=False) for one in self.tried
         ]  # what is kept explains it, too
-        names = {stage: name for name, stage in zip(self.costs, self.fitting.stages, strict=True)}
-        self.costs |= {names[stage]: cost for stage, cost in best.costs.items()}
+        stages = {stage: name for name, stage in zip(self.costs, self.fitting.stages, strict=True)}
+        self.costs |= {stages[stage]: cost for stage, cost in best.costs.items()}
         self.fitting, self._begin = best.fitting, None
         self._forget()
         self.kept.append(best.candidate)
