@@ -88,6 +88,24 @@ def test_bounds_hold_values_within_what_they_can_be():
     assert math.isinf(Coordinate("gain", 1.0, 0.3).of(-1.0))
 
 
+def test_values_of_all_coordinates_are_those_of_each():
+    mechanism = floating()
+    names = [f"{joint}.{what}" for joint in ("hip", "knee") for what in ("friction", "damping", "armature")]
+    found = [
+        Coordinate(names[0], 0.1, 0.5, 0.2, quantities=(names[0],)),
+        Coordinate(names[1], 0.0, 1.0, 0.3, quantities=(names[1],), most=2.0),
+        Coordinate(names[2], 0.02, 1.0, quantities=(names[2],)),
+        Coordinate(names[3], 0.0, 1e3, signed=True, quantities=(names[3],), least=-500.0),
+        Coordinate(names[4], 0.3, 0.5, signed=True, quantities=(names[4], names[5])),
+    ]
+    space = CoordinateSpace(mechanism, found, {}, dict.fromkeys(names, 0.0))
+    x = torch.linspace(-8.0, 8.0, 65, dtype=torch.float64)[:, None].expand(-1, len(found))
+    each = torch.stack([one.value(x[:, k]) for k, one in enumerate(found) for _ in one.quantities], -1)
+    torch.testing.assert_close(space.values(x), each, rtol=1e-14, atol=0.0)
+    gradient = torch.func.jacrev(lambda at: space.values(at).sum())(x[40])
+    assert bool(gradient.isfinite().all())
+
+
 def test_limbs_hang_at_a_floating_base_and_are_links_of_a_bolted_robot():
     assert limbs_of(floating()) == {"base": ("base",), "hip": ("hip", "knee")}
     bolted = Mechanism((Link(joint("a", "revolute", -1), 1.0, (0.1, 0.0, 0.0), (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)),))

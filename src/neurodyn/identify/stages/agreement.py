@@ -24,7 +24,7 @@ from torch import Tensor
 
 from neurodyn.core.description.parameter import student_t
 from neurodyn.core.verdict import Finding
-from neurodyn.data.header import Split
+from neurodyn.data.header import SITTING, Split
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, blocks_of
@@ -283,7 +283,7 @@ def let_differ(
 
     A model that lacks a part differs between logs of different motions, too: only a cost of held-out windows that falls
     by the share `structure_gain` says that the robot does. Logs are runs, or else their groups: another stance leg,
-    another load. Groups may also differ in all quantities (`_with_all_different`).
+    another load. Groups may also differ in all quantities (`_with_all_different`), unless they are parts of one log.
 
     Args:
         fitting: The fit by stages.
@@ -300,7 +300,7 @@ def let_differ(
         grouped.groups = groups
         if (further := _with_differences(fitting, grouped, grouped.end(dict(searched.stages)))) is not None:
             return *further, ()
-        if late is None or not late():
+        if not all(SITTING in name for name in groups) and not (late is not None and late()):
             return _with_all_different(fitting, searched, groups)
     return fitting, searched, ()
 

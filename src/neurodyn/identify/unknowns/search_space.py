@@ -14,7 +14,7 @@ physically consistent inertias (Wensing, Kim and Slotine 2018).
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -231,6 +231,32 @@ class Coordinate:
         return replace(self, width=self.width * max(1.0, abs(x)))
 
 
+class _ValuesOfAll:
+    """Values of all coordinates at once, as `Coordinate.value` has them one by one."""
+
+    def __init__(self, coordinates: Sequence[Coordinate]) -> None:
+        def column(of: Callable[[Coordinate], float]) -> Tensor:
+            return torch.tensor([of(one) for one in coordinates], dtype=torch.float64)
+
+        def reached(one: Coordinate, bound: float | None, never: float) -> float:
+            return one.of(bound) if bound is not None and abs(one.of(bound)) < _MOST else never
+
+        self._signed = torch.tensor([one.signed for one in coordinates], dtype=torch.bool)
+        self._nominal, self._width = column(lambda one: one.nominal), column(lambda one: one.width)
+        self._grown = column(lambda one: one.nominal + one.size)
+        self._lower = column(lambda one: reached(one, one.least_value, -math.inf))
+        self._upper = column(lambda one: reached(one, one.most, math.inf))
+        self._least, self._most = column(lambda one: one.least_value or 0.0), column(lambda one: one.most or 0.0)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the values, shape [..., n], of coordinates [..., n]."""
+        moved = self._width * x
+        grown = self._grown * torch.expm1(torch.where(self._signed, 0.0, moved))
+        value = self._nominal + torch.where(self._signed, moved, grown)
+        value = torch.where(x <= self._lower, self._least, value)
+        return torch.where(x >= self._upper, self._most, value)
+
+
 IMPLAUSIBLE = 3.0
 """Deviations of its prior from the declared value beyond which a value stands in for something else."""
 MASS_SCALE = "mass_scale"
@@ -272,6 +298,7 @@ class CoordinateSpace(BoxedSpace):
             recorded: Quantities of `values` that the log gives by run; nothing acts on them.
         """
         self.coordinates, self.known = tuple(coordinates), tuple(known)
+        self._values_of_all = _ValuesOfAll(coordinates)
         self.names = tuple(one.name for one in coordinates)
         self._declared, self._limbs = dict(declared), {name: tuple(links) for name, links in limbs.items()}
         self._index = {name: k for k, name in enumerate(self.names)}
@@ -352,28 +379,31 @@ class CoordinateSpace(BoxedSpace):
 
     def values(self, x: Tensor) -> Tensor:
         """Return the physical values of `quantities`, shape [..., quantities], from coordinates [..., n]."""
-        values: dict[str, Tensor] = {}
+        values, every = dict[str, Tensor](), self._values_of_all(x).unbind(-1)
+
+        def of(name: str) -> Tensor:
+            return self.value(name, x) if name in self._known else every[self._index[name]]
+
         for one in (*self.coordinates, *(one for one, _ in self.known)):
-            for name in one.quantities:
-                values[name] = self.value(one.name, x)
+            values |= dict.fromkeys(one.quantities, of(one.name))
         for limb, links in self._limbs.items():
             if not self.has(f"{limb}.{MASS_SCALE}"):
                 continue
-            scale = self.value(f"{limb}.{MASS_SCALE}", x)
+            scale = of(f"{limb}.{MASS_SCALE}")
             for link in links:
                 values |= {name: values.get(name, self._declared[name]) * scale for name in _inertial(link)}
         for link in self._scaled:
-            scale = self.value(f"{link}.{INERTIA_SCALE}", x)
+            scale = of(f"{link}.{INERTIA_SCALE}")
             values |= {name: values.get(name, self._declared[name]) * scale for name in _moments(link)}
         for link in self._stretched:
-            factors = [self.value(f"{link}.{what}", x) for what in EXTENT]
+            factors = [of(f"{link}.{what}") for what in EXTENT]
             inertia = stretch(self._body(link, x, values).inertia, factors)
             values |= {f"{link}.inertia.{entry}": value for entry, value in inertia.items()}
         if self.carrier:
-            mass, *place, radius = (self.value(name, x) for name in PAYLOAD)
+            mass, *place, radius = (of(name) for name in PAYLOAD)
             values |= with_ball(self._body(self.carrier, x, values), mass, place, radius).quantities(self.carrier)
         for link in self._added:
-            mass, *moment = (self.value(f"{link}.{what}", x) for what in ADDED)
+            mass, *moment = (of(f"{link}.{what}") for what in ADDED)
             values |= with_moment(self._body(link, x, values), mass, moment).quantities(link)
         rows = [values[name] if name in values else self._constant(name, x) for name in self.quantities]
         return torch.stack(rows, -1) if rows else x[..., :0]
@@ -452,7 +482,7 @@ class CoordinateSpace(BoxedSpace):
 
     def _with(self, coordinates: Sequence[Coordinate]) -> "CoordinateSpace":
         space = copy.copy(self)
-        space.coordinates = tuple(coordinates)
+        space.coordinates, space._values_of_all = tuple(coordinates), _ValuesOfAll(coordinates)
         space.lower, space.upper = (torch.tensor(bound, dtype=torch.float64) for bound in space._bounds())
         declared = [one.of(one.declared_value) for one in coordinates]
         space.declared = space.clip(torch.tensor(declared, dtype=torch.float64))
