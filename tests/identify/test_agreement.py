@@ -4,6 +4,7 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
@@ -12,11 +13,13 @@ import torch
 from neurodyn.core.errors import InputError, Notice
 from neurodyn.evaluate.run import open_along_log
 from neurodyn.identify import AdaptationSettings, Identification, adapt
+from neurodyn.identify.confidence.parameter_search import Searched
 from neurodyn.identify.fit.intervals import identifiability
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.motors import with_motors
 from neurodyn.identify.run import open_logs
 from neurodyn.identify.settings import FitStage
+from neurodyn.identify.stages import agreement
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.robots import load
 from neurodyn.sim.draws import read_posterior
@@ -153,3 +156,15 @@ def test_letting_quantities_vary_changes_no_earlier_fit():
     fitting = SimpleNamespace(per_log=earlier, local={"a": None})
     Fitting.vary(fitting, ["hinge.damping"])  # type: ignore[arg-type]
     assert (earlier, fitting.per_log) == ({"hinge.mass": 0.5}, {"hinge.mass": 0.5, "hinge.damping": 1.0})
+
+
+@pytest.mark.parametrize(("groups", "tried"), [(("left", "right"), True), (("log, part 1", "log, part 2"), False)])
+def test_all_quantities_may_differ_between_groups_but_not_between_parts_of_one_log(
+    monkeypatch: pytest.MonkeyPatch, groups: tuple[str, ...], tried: bool
+):
+    fit, calls = SimpleNamespace(per_log={}, store=None, end=lambda _: None), list[tuple[str, ...]]()
+    monkeypatch.setattr(agreement, "shared_groups", lambda _: groups)
+    monkeypatch.setattr(agreement, "_with_differences", lambda *_: None)
+    monkeypatch.setattr(agreement, "_with_all_different", lambda *given: calls.append(given[2]) or (fit, None, ()))
+    agreement.let_differ(cast(Fitting, fit), cast(Searched, SimpleNamespace(stages={})))
+    assert calls == ([groups] if tried else [])
