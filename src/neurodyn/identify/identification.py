@@ -5,6 +5,7 @@ Quantities, stages of least squares (or one search, or inverse dynamics), interv
 windows, a ladder of models judged on whole held-out episodes, and the motion to log next.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -289,15 +290,7 @@ class _Identification:
         last = last_step(self.out) if going_on else 0
         with MetricsLog(self.out, last) as metrics, self._references(log) as references:
             metrics.start(record, self.problem.device)
-            share = (
-                0.25
-                if self.hybrid is not None
-                else 0.9
-                if residuals is not None
-                else 0.45
-                if settings.networks
-                else 0.6
-            )
+            share = 0.25 if self.hybrid is not None else 0.5 if residuals is None else 0.9
             with explaining(store, self.problem.robot), stage(0.05, share):
                 searched, known = self._solve(residuals, metrics, going_on)
             fit = self._settle(searched, known)
@@ -383,9 +376,8 @@ class _Identification:
             step += 1
             if metrics is not None:
                 metrics.write(step, stage=name, iteration=iteration, cost=cost)
-            tell(
-                1.0 - (1.0 - min(step / expected, 1.0)) ** 2, f"{name}, cost {cost:.4g}"
-            )  # most end after half of them
+            # Most stages end after half of their iterations, and structures that are tried add to them.
+            tell(-math.expm1(-1.5 * step / expected), f"{name}, cost {cost:.4g}")
 
         done = fit_in_stages(
             self.models, store, settings, self.threads, self.out, report, resume=going_on, estimates=self.estimates,
