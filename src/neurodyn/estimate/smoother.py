@@ -37,6 +37,9 @@ _LEG_ROUNDS = 6
 _ON_GROUND = 5e-3
 """Height of a point below which it touches [m]."""
 _MOUNTINGS, _AFTER_MOUNTING, _SETTLED = 20, 2, 0.5
+_MOMENTUM, _LAST_MOUNTINGS = 0.8, 5
+"""Share of a step that the next one repeats at first, as each sees a part of the way; steps by which the end is known.
+"""
 """Most steps of an IMU's place and turn, steps of the states after each, and the size [deviations] of the last."""
 _STEP, _FARTHEST = 1e-3, 0.1
 """Step of differences by place and turn, and the longest step of them [m, rad]."""
@@ -199,15 +202,20 @@ class BaseProblem:
             return self.estimate(track, chain.covariance(), trust)
         problem, moved = self, torch.zeros(len(MOUNTING), dtype=torch.float64)
         found = self.mounting_step(moved, track, begun, contacts, trust)
-        for _ in range(_MOUNTINGS):
-            moved = moved + found.shared.clamp(-_FARTHEST, _FARTHEST)
+        way, passed = torch.zeros_like(moved), [moved]
+        for turn in range(_MOUNTINGS):
+            way = _MOMENTUM * (1.0 - turn / _MOUNTINGS) * way + found.shared.clamp(-_FARTHEST, _FARTHEST)
+            moved = moved + way
+            passed.append(moved)
             problem, track = self.remounted(moved), track.moved(_limited(found.states))
             trust = problem._trust(track, contacts.memories)  # the scatter was that of the wrong place
             track, chain, trust = problem._improved(track, begun, contacts, trust, _AFTER_MOUNTING)
             found = problem.mounting_step(moved, track, begun, contacts, trust)
             if (found.shared.abs() < _SETTLED * found.covariance.diagonal().sqrt()).all():
                 break
-        mounting = MountingEstimate(moved, found.covariance)
+        # The search wanders about its end, as each step takes new contacts for granted: so far it is not known.
+        wandered = torch.stack(passed[-_LAST_MOUNTINGS:]) - moved
+        mounting = MountingEstimate(moved, found.covariance + wandered.mT @ wandered / len(wandered))
         return replace(problem.estimate(track, chain.covariance(), trust), mounting=mounting)
 
     def _improved(
