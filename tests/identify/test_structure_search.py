@@ -31,6 +31,7 @@ from neurodyn.identify.stages.structure_search import (
     candidates_for,
     describe,
     share_of_held_out_cost,
+    with_structure,
 )
 from neurodyn.identify.unknowns.bodies import BodyTensors, with_ball, with_moment
 from neurodyn.identify.unknowns.delay_trades import delays_traded
@@ -117,11 +118,24 @@ def test_a_finished_fit_asks_again_for_masses_a_payload_and_errors_that_last(
     )  # fmt: skip
     search, tried = StructureSearch(cast(Fitting, fitted), costs={"5 frames": 1.0}), list[Any]()
     fit = lambda chosen, *, nearer: tried.append([one.candidate.place for one in chosen]) or bool(chosen)  # noqa: E731
+    monkeypatch.setattr(search, "_move_payload", lambda: False)
     monkeypatch.setattr(search, "_round", lambda *, nearer: tried.append("nearer") or False)
     monkeypatch.setattr(search, "_fit_best", fit)
     monkeypatch.setattr(search, "_round_of_springs", lambda joints: tried.append(joints) or True)
     kept = search.look_again(cast(Fitting, fitted), cast(Any, None))
     assert (tried, kept) == (rounds, bool(lasting) or gain > 0.0)
+
+
+def test_a_payload_on_the_wrong_link_moves_to_another(arm: tuple[Path, Store]):
+    bare = Fitting(fit_model(arm, SETTINGS), arm[1], SETTINGS, 1)
+    wrong = with_structure(bare.model, payload_on("shoulder"), bare.space, SETTINGS)
+    fitting = bare.with_model(wrong)
+    search = StructureSearch(fitting, [payload_on("shoulder")], costs=fitting.run().stages)
+    assert search._move_payload()
+    assert [one.place for one in search.kept] == ["elbow"]
+    assert search.fitting.model.structure == "a payload on the link of elbow"
+    assert search.fitting.space.carrier == "elbow"
+    assert float(search.fitting.space.value("payload.mass", search.fitting.x)) == pytest.approx(LOAD, rel=0.2)
 
 
 @pytest.mark.parametrize(("deviations", "others"), [(-4.0, ["elbow", "wrist"]), (1.0, [])])

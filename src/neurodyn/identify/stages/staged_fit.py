@@ -27,6 +27,8 @@ from neurodyn.identify.stages.structure_search import StructureCandidate, Struct
 from neurodyn.learn.loop import has_state
 
 _STAGES = "stages.json"
+_LOOKS = 2
+"""Most times that structures are looked for again: what is kept may show what else is missing."""
 _SECONDS, _WINDOWS, _ITERATIONS = 40.0, 200, 4
 """Training part [s], windows and iterations of fits that only bring the estimate of an unmeasured base near."""
 
@@ -85,8 +87,10 @@ def fit_in_stages(
     structures.kept += more
     finished = copy.copy(fitting)
     searched = finished.finish(searched)
-    if settings.structures and fitting is structures.fitting and structures.look_again(finished, searched):
-        finished = structures.fitting
+    for _ in range(_LOOKS if settings.structures and fitting is structures.fitting else 0):
+        if not structures.look_again(finished, searched):
+            break
+        finished = copy.copy(structures.fitting)
         searched = finished.finish(finished.end(structures.costs))
     fitting = finished
     tree: dict[str, Any] = {

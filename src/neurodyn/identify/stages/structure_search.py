@@ -45,6 +45,7 @@ from neurodyn.identify.stages.structure_kinds import (
     StructureCandidate,
     StructureKind,
 )
+from neurodyn.identify.unknowns.quantities import carriers
 from neurodyn.identify.unknowns.search_space import IMPLAUSIBLE, MASS_SCALE, PAYLOAD, Coordinate, CoordinateSpace
 
 _ROUNDS, _TRIALS = 2, 3
@@ -70,6 +71,8 @@ _NOTABLE, _QUANTILE = 0.02, 1.645
 _FEW = 3
 """Driven joints up to which springs are tried in each; of more, in the one that errs most, of large fits beside noise.
 """
+_SHARES = (1.0, 0.5, 2.0, 4.0)
+"""Masses with which a payload begins in another place, relative to that in the one before."""
 _SHARE = 0.8
 """Largest share of the error with which a structure is kept that no screening asked for."""
 _MANY = 30
@@ -165,10 +168,10 @@ class StructureSearch:
     def look_again(self, finished: Fitting, searched: Searched) -> bool:
         """Try those that were not tried yet where a finished fit asks for them; return whether one is kept.
 
-        It does if masses of links are implausible, for a payload that lowers its cost, or for a spring or friction with
-        load where errors of a joint last. Its short steps and its scale show what longer steps and an earlier scale
-        hid. `fitting` is the fit that was finished, or the one with what is kept: with the longer steps, to be finished
-        again.
+        It does if masses of links are implausible, for a payload that lowers its cost or for another place of the one
+        that is kept, or for a spring or friction with load where errors of a joint last. Its short steps and its scale
+        show what longer steps and an earlier scale hid. `fitting` is the fit that was finished, or the one with what is
+        kept: with the longer steps, to be finished again.
         """
         if self._is_late:
             return False
@@ -177,7 +180,7 @@ class StructureSearch:
         share = self.fitting.held_out_cost() / max(self.costs[kept_stage(self.costs)], 1e-300)
         self.costs = {name: share * cost for name, cost in self.costs.items()}  # in the other scale
         self._forget()
-        kept = _has_implausible_masses(finished) and self._round(nearer=True)
+        kept = _has_implausible_masses(finished) and (self._move_payload() or self._round(nearer=True))
         kept = kept or self._fit_best(self._promising_payload(), nearer=True)
         return (bool(lasting) and self._round_of_springs(lasting[:1])) or kept
 
@@ -224,6 +227,27 @@ class StructureSearch:
                 return False
             chosen = chosen if self._large else self._chosen(last=last)
         return self._fit_best(chosen, nearer=nearer)
+
+    def _move_payload(self) -> bool:
+        """Fit the payload that was kept on other links, from its mass; return whether another place is better.
+
+        With the fit's first long steps, masses of links may have made up for a wrong one.
+        """
+        model, space = self.fitting.model, self.fitting.space
+        if not (model.carrier and space.has(PAYLOAD[0])):
+            return False
+        mass, before = float(space.value(PAYLOAD[0], self.fitting.x)), list(self.kept)
+        mass = max(mass, _NOTABLE * _mass(self.fitting))
+        starts = dict[str, list[dict[str, float]]]()
+        for link in model.mechanism.links:
+            if link.joint.name in carriers(model.mechanism) and link.joint.name != model.carrier:
+                centre = dict(zip(PAYLOAD[1:4], link.com, strict=True))
+                starts[link.joint.name] = [{PAYLOAD[0]: share * mass, **centre} for share in _SHARES]
+        others = [StructureCandidate("payload", place, ()) for place in starts]
+        moved = self._fit_best([Screened(one, 0.0, starts=starts[one.place]) for one in others], nearer=True)
+        if moved:
+            self.kept = [one for one in before if STRUCTURES[one.kind] is not ADDED_PAYLOAD] + self.kept[len(before) :]
+        return moved
 
     def _promising_payload(self) -> list[Screened]:
         """Return the payload of which the screening says that it lowers the cost most, if by clearly more than noise.
@@ -475,11 +499,11 @@ def _has_implausible_masses(fitting: Fitting) -> bool:
 
 
 def _joints_whose_errors_last(fitting: Fitting, searched: Searched) -> list[str]:
-    """Return the driven joints whose errors last in any case, the largest beside noise first; none with contacts."""
+    """Return the driven joints whose errors last, the largest beside noise first; none with contacts."""
     if fitting.touches or fitting.store.header.base != "measured":
         return []
     found = lasting_errors(searched.residuals, searched.point)
-    return [one.name for one in found if one.times > TIMES[1] and one.name in fitting.spec.controls]
+    return [one.name for one in found if one.times > TIMES[0] and one.name in fitting.spec.controls]
 
 
 def _outweighs(fitting: Fitting) -> bool:
@@ -663,8 +687,12 @@ def with_structure(
     model: FitModel, candidate: StructureCandidate, space: CoordinateSpace, settings: IdentificationSettings
 ) -> FitModel:
     """Return a robot with a candidate, with the priors of a space and the same quantities of the engine."""
-    built = STRUCTURES[candidate.kind].build(model, candidate.place)
-    words = " and ".join(filter(None, (model.structure, describe(candidate))))
+    built, words = STRUCTURES[candidate.kind].build(model, candidate.place), describe(candidate)
+    moved = describe(replace(candidate, place=model.carrier)) if STRUCTURES[candidate.kind] is ADDED_PAYLOAD else ""
+    if moved and moved in model.structure:
+        words = model.structure.replace(moved, words)
+    elif model.structure:
+        words = f"{model.structure} and {words}"
     built = replace(built, structure=words).in_prior_deviations(settings, spare=space.quantities)
     assert built.space is not None
     return built.with_space(built.space.with_widths(space.widths))
@@ -687,10 +715,10 @@ def fit_with(
     def begun_from(there: Tensor, start: Mapping[str, float]) -> Tensor:
         x = space.declared.clone()
         for k, one in enumerate(space.coordinates):
-            if one.name in own:
-                x[k] = there[own.index(one.name)]
-            elif one.name in start:
+            if one.name in start:
                 x[k] = one.of(start[one.name])
+            elif one.name in own:
+                x[k] = there[own.index(one.name)]
         return x
 
     fresh = torch.tensor([name not in own for name in space.names])
