@@ -37,11 +37,6 @@ os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))  # of what tests start
 os.environ.setdefault(FORWARD_ONLY, "1")
 wp.config.enable_backward = False
 
-# Programs of compiled models are not optimised, since most run for a few frames: where none is cached, that saves up to
-# half of a file's CPU time (dynamics/hybrid/test_memory.py: 39 s, 22 without). `make test-variant` optimises them.
-if "NEURODYN_TEST_OPTIMISED" not in os.environ:
-    native.OPTIMISATIONS = 0
-
 # Python compiles the package once, not anew in each process of the tests and in each that they start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
@@ -86,9 +81,16 @@ def pytest_collection_finish():
     gc.set_threshold(20_000, 20, 20)
 
 
+BRIEF = {Path(__file__).parent / room for room in ("multibody", "dynamics", "interop")}
+"""Rooms whose tests run a compiled model for a few frames: not to optimise it saves up to half of a file's CPU time
+where none is cached (dynamics/hybrid/test_memory.py: 39 s, 22 without). `make test-variant` optimises those, too."""
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup():
+def pytest_runtest_setup(item: pytest.Item):
     """A test draws the same numbers whichever tests ran before it; its fixtures are made after this."""
+    brief = not BRIEF.isdisjoint(item.path.parents)
+    native.OPTIMISATIONS = 0 if brief and "NEURODYN_TEST_OPTIMISED" not in os.environ else None
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     np.random.seed(0)
