@@ -14,7 +14,7 @@ test: .venv/dev.stamp  ## Run the tests, in as many processes as WORKERS says.
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 test-variant: .venv/dev.stamp  ## Run the tests that train as on another machine: other rounding, two threads, random order.
-	NEURODYN_TEST_OPTIMISED=1 ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=2 NEURODYN_TEST_THREADS=2 \
+	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=2 NEURODYN_TEST_THREADS=2 \
 	    $(BIN)/python -m pytest -m trains --random-order
 
 test-environments: .venv/dev.stamp  ## Install beside mjlab, beside Gymnasium and stable-baselines3, and with logs alone; work a little in each.

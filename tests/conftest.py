@@ -22,7 +22,6 @@ from neurodyn.data.store import Store
 from neurodyn.learn.neural import settings as neural_settings
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import train
-from neurodyn.multibody.trace import native
 from neurodyn.nets.networks import NetConfig
 from neurodyn.report import recording
 from neurodyn.robots import Robot, load
@@ -81,16 +80,9 @@ def pytest_collection_finish():
     gc.set_threshold(20_000, 20, 20)
 
 
-BRIEF = {Path(__file__).parent / room for room in ("multibody", "dynamics", "interop")}
-"""Rooms whose tests run a compiled model for a few frames: not to optimise it saves up to half of a file's CPU time
-where none is cached (dynamics/hybrid/test_memory.py: 39 s, 22 without). `make test-variant` optimises those, too."""
-
-
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item):
+def pytest_runtest_setup():
     """A test draws the same numbers whichever tests ran before it; its fixtures are made after this."""
-    brief = not BRIEF.isdisjoint(item.path.parents)
-    native.OPTIMISATIONS = 0 if brief and "NEURODYN_TEST_OPTIMISED" not in os.environ else None
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     np.random.seed(0)

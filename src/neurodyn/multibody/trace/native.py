@@ -21,12 +21,8 @@ from neurodyn.geometry.launching import cpu_kernel, object_of_handle, operator, 
 # pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
 
 
-OPTIMISATIONS: int | None = None
-"""Level of the compiler's optimisations for a CPU; None for its own, and for few in a brief compilation."""
-
 _FEW_OPTIMISATIONS = 1
-_STACK_OF_CODE = 2
-"""Stack per character of code that is not optimised, whose variables all lie there [bytes]."""
+"""Level of the compiler's optimisations of a brief compilation for a CPU."""
 
 
 @cache
@@ -59,12 +55,8 @@ def block_kernel(text: str, words: int, cuda: bool, room: int = 0, *, brief: boo
 
         return threads
 
-    level = OPTIMISATIONS
-    if level is None and brief and wp.config.optimization_level is None:
-        level = _FEW_OPTIMISATIONS
-    options = None if level is None else {"optimization_level": level}
-    if level == 0:
-        room += _STACK_OF_CODE * len(text)
+    shortened = brief and wp.config.optimization_level is None
+    options = {"optimization_level": _FEW_OPTIMISATIONS} if shortened else None
 
     @wp.kernel(enable_backward=False, module="unique", module_options=options)
     def loop(first: int, last: int, table: table_type) -> None:
