@@ -252,9 +252,10 @@ class StructureSearch:
     def _promising_payload(self) -> list[Screened]:
         """Return the payload of which the screening says that it lowers the cost most, if by clearly more than noise.
 
-        None where one was kept, or where contacts hide it.
+        None where one was kept, or another centre of mass, which does the same, or where contacts hide it.
         """
-        if self.fitting.touches or self.fitting.space.has(PAYLOAD[0]):
+        kept = [STRUCTURES[one.kind] for one in self.kept]
+        if self.fitting.touches or self.fitting.space.has(PAYLOAD[0]) or MOVED_CENTRE in kept or OTHER_BODIES in kept:
             return []
         loads = screen(self.fitting, self._stages, asked=False)
         best = max(loads, key=attrgetter("gain"), default=None)
