@@ -234,7 +234,7 @@ class StructureSearch:
         With the fit's first long steps, masses of links may have made up for a wrong one.
         """
         model, space = self.fitting.model, self.fitting.space
-        if not (model.carrier and space.has(PAYLOAD[0])):
+        if ADDED_PAYLOAD not in [STRUCTURES[one.kind] for one in self.kept]:
             return False
         mass, before = float(space.value(PAYLOAD[0], self.fitting.x)), list(self.kept)
         mass = max(mass, _NOTABLE * _mass(self.fitting))
@@ -243,7 +243,7 @@ class StructureSearch:
             if link.joint.name in carriers(model.mechanism) and link.joint.name != model.carrier:
                 centre = dict(zip(PAYLOAD[1:4], link.com, strict=True))
                 starts[link.joint.name] = [{PAYLOAD[0]: share * mass, **centre} for share in _SHARES]
-        others = [StructureCandidate("payload", place, ()) for place in starts]
+        others, self._loads = [StructureCandidate("payload", place, ()) for place in starts], []
         moved = self._fit_best([Screened(one, 0.0, starts=starts[one.place]) for one in others], nearer=True)
         if moved:
             self.kept = [one for one in before if STRUCTURES[one.kind] is not ADDED_PAYLOAD] + self.kept[len(before) :]
