@@ -31,7 +31,8 @@ def slow(json: Path | None = None) -> None:
         if "finaliser" in sys.argv:  # whose exceptions Python drops
             Finalised()
         try:
-            time.sleep(60)
+            for _ in range(600):  # a signal just before a sleep is seen after it
+                time.sleep(0.1)
         except KeyboardInterrupt:
             if "lost" in sys.argv:  # as in a callback, or in the import of a package that then is half there
                 raise AttributeError("partially initialized module") from None
