@@ -3,7 +3,7 @@
 
 import json
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self
@@ -204,6 +204,11 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         mine, theirs = (_flatten({**_plain(header), "sources": None}) for header in (self, other))
         pairs = {key: (theirs.get(key, "absent"), mine.get(key, "absent")) for key in mine | theirs}
         return [f"{key} is {new} instead of {old}" for key, (new, old) in pairs.items() if new != old]
+
+
+def of_one_log(groups: Iterable[str]) -> bool:
+    """Return whether all groups are parts of one run, between which a robot rests but stays the same."""
+    return all(SITTING in name for name in groups)
 
 
 def episode_table(lengths: ArrayLike, **fields: Any) -> np.ndarray:

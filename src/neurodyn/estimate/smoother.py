@@ -37,10 +37,10 @@ _LEG_ROUNDS = 6
 _ON_GROUND = 5e-3
 """Height of a point below which it touches [m]."""
 _MOUNTINGS, _AFTER_MOUNTING, _SETTLED = 20, 2, 0.5
+"""Most steps of an IMU's place and turn, steps of the states after each, and the size [deviations] of the last."""
 _MOMENTUM, _LAST_MOUNTINGS = 0.8, 5
 """Share of a step that the next one repeats at first, as each sees a part of the way; steps by which the end is known.
 """
-"""Most steps of an IMU's place and turn, steps of the states after each, and the size [deviations] of the last."""
 _STEP, _FARTHEST = 1e-3, 0.1
 """Step of differences by place and turn, and the longest step of them [m, rad]."""
 _LONGEST = (0.5, 0.05)

@@ -12,7 +12,7 @@ from torch import Tensor
 from neurodyn.core.description.parameter import student_t
 from neurodyn.core.registry import Registry
 from neurodyn.core.verdict import Finding, doubts, of_horizons, percent
-from neurodyn.data.header import SITTING
+from neurodyn.data.header import of_one_log
 from neurodyn.data.windows import Blocks, blocks_of
 from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.dynamics.rollout_errors import RolloutErrors
@@ -245,7 +245,7 @@ def the_log_is_strange(evidence: FitEvidence) -> Iterator[Finding]:
 def logs_disagree(evidence: FitEvidence) -> Iterator[Finding]:
     """Doubt one model of logs that differ from one another, unless they are named groups, of which it has values."""
     own = evidence.figures.own
-    if own is UNSET or own.by == "run" or all(SITTING in name for name in own.groups):
+    if own is UNSET or own.by == "run" or of_one_log(own.groups):
         yield from of_differences(evidence.figures.differences)
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from neurodyn.core.description.parameter import student_t
 from neurodyn.core.verdict import Finding
-from neurodyn.data.header import SITTING, Split
+from neurodyn.data.header import Split, of_one_log
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, blocks_of
@@ -300,7 +300,7 @@ def let_differ(
         grouped.groups = groups
         if (further := _with_differences(fitting, grouped, grouped.end(dict(searched.stages)))) is not None:
             return *further, ()
-        if not all(SITTING in name for name in groups) and not (late is not None and late()):
+        if not of_one_log(groups) and not (late is not None and late()):
             return _with_all_different(fitting, searched, groups)
     return fitting, searched, ()
 

@@ -228,13 +228,18 @@ class StructureSearch:
             chosen = chosen if self._large else self._chosen(last=last)
         return self._fit_best(chosen, nearer=nearer)
 
+    @property
+    def _kinds(self) -> list[StructureKind]:
+        """Kinds of the structures that are kept."""
+        return [STRUCTURES[one.kind] for one in self.kept]
+
     def _move_payload(self) -> bool:
         """Fit the payload that was kept on other links, from its mass; return whether another place is better.
 
         With the fit's first long steps, masses of links may have made up for a wrong one.
         """
         model, space = self.fitting.model, self.fitting.space
-        if ADDED_PAYLOAD not in [STRUCTURES[one.kind] for one in self.kept]:
+        if ADDED_PAYLOAD not in self._kinds:
             return False
         mass, before = float(space.value(PAYLOAD[0], self.fitting.x)), list(self.kept)
         mass = max(mass, _NOTABLE * _mass(self.fitting))
@@ -254,8 +259,8 @@ class StructureSearch:
 
         None where one was kept, or another centre of mass, which does the same, or where contacts hide it.
         """
-        kept = [STRUCTURES[one.kind] for one in self.kept]
-        if self.fitting.touches or self.fitting.space.has(PAYLOAD[0]) or MOVED_CENTRE in kept or OTHER_BODIES in kept:
+        alike = MOVED_CENTRE in self._kinds or OTHER_BODIES in self._kinds
+        if alike or self.fitting.touches or self.fitting.space.has(PAYLOAD[0]):
             return []
         loads = screen(self.fitting, self._stages, asked=False)
         best = max(loads, key=attrgetter("gain"), default=None)
