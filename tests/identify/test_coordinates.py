@@ -88,7 +88,7 @@ def test_bounds_hold_values_within_what_they_can_be():
     assert math.isinf(Coordinate("gain", 1.0, 0.3).of(-1.0))
 
 
-def test_values_of_all_coordinates_are_those_of_each():
+def test_values_grow_or_are_linear_between_their_bounds():
     mechanism = floating()
     names = [f"{joint}.{what}" for joint in ("hip", "knee") for what in ("friction", "damping", "armature")]
     found = [
@@ -100,8 +100,16 @@ def test_values_of_all_coordinates_are_those_of_each():
     ]
     space = CoordinateSpace(mechanism, found, {}, dict.fromkeys(names, 0.0))
     x = torch.linspace(-8.0, 8.0, 65, dtype=torch.float64)[:, None].expand(-1, len(found))
-    each = torch.stack([one.value(x[:, k]) for k, one in enumerate(found) for _ in one.quantities], -1)
-    torch.testing.assert_close(space.values(x), each, rtol=1e-14, atol=0.0)
+
+    def value(one: Coordinate, x: torch.Tensor) -> torch.Tensor:
+        grown = (one.nominal + one.size) * torch.exp(one.width * x) - one.size
+        least, most = one.least_value, one.most
+        value = one.nominal + one.width * x if one.signed else grown
+        return value.clamp(-math.inf if least is None else least, math.inf if most is None else most)
+
+    each = torch.stack([value(one, x[:, k]) for k, one in enumerate(found) for _ in one.quantities], -1)
+    torch.testing.assert_close(space.values(x), each, rtol=1e-12, atol=1e-12)
+    assert all(torch.equal(one.value(x[:, 0]), space.values(x)[:, k]) for k, one in enumerate(found))
     gradient = torch.func.jacrev(lambda at: space.values(at).sum())(x[40])
     assert bool(gradient.isfinite().all())
 

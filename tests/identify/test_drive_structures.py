@@ -10,7 +10,8 @@ import pytest
 
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.stages.structure_choice import best_structure
-from neurodyn.identify.stages.structure_search import Screened, StructureSearch, candidates_for, fit_with, screen
+from neurodyn.identify.stages.structure_screening import Screened, candidates_for, screen
+from neurodyn.identify.stages.structure_search import StructureSearch, fit_with
 from tests.identify import faulty_arm
 
 pytest.importorskip("newton")

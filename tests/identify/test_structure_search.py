@@ -21,16 +21,15 @@ from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
 from neurodyn.identify.stages import structure_search
+from neurodyn.identify.stages.fit_judge import judged_by_costs
 from neurodyn.identify.stages.growing_windows import Fitting
+from neurodyn.identify.stages.lasting_errors import LastingError
 from neurodyn.identify.stages.structure_choice import best_structure
 from neurodyn.identify.stages.structure_kinds import StructureCandidate
+from neurodyn.identify.stages.structure_screening import Screened, candidates_for, describe
 from neurodyn.identify.stages.structure_search import (
-    Screened,
     StructureSearch,
     by_error,
-    candidates_for,
-    describe,
-    share_of_held_out_cost,
     with_structure,
 )
 from neurodyn.identify.unknowns.bodies import BodyTensors, with_ball, with_moment
@@ -96,9 +95,9 @@ def test_a_payload_is_found_on_the_link_that_carries_it(arm: tuple[Path, Store])
     space, x = search.fitting.space, search.fitting.x
     assert space.carrier == "elbow"
     assert float(space.value("payload.z", x)) < -0.1
-    assert share_of_held_out_cost(fitting, search.fitting) < 0.9
-    assert share_of_held_out_cost(search.fitting, fitting) is None
-    assert share_of_held_out_cost(fitting, fitting) is None
+    assert judged_by_costs(fitting, search.fitting).share < 0.9
+    assert [judged_by_costs(fitting, one).kept for one in (search.fitting, fitting)] == [True, False]
+    assert not judged_by_costs(search.fitting, fitting).kept
 
 
 @pytest.mark.parametrize(("deviations", "gain", "lasting", "rounds"), [
@@ -109,12 +108,11 @@ def test_a_finished_fit_asks_again_for_masses_a_payload_and_errors_that_last(
     monkeypatch: pytest.MonkeyPatch, deviations: float, gain: float, lasting: list[str], rounds: list[Any]
 ):
     loads = [Screened(payload_on("elbow"), 0.01, gain=0.5 * gain), Screened(payload_on("wrist"), 0.01, gain=gain)]
-    monkeypatch.setattr(structure_search, "_joints_whose_errors_last", lambda *_: lasting)
     monkeypatch.setattr(structure_search, "screen", lambda *_, **__: loads)
     space = SimpleNamespace(names=("wrist.mass_scale",), has=lambda _: False)
     fitted = SimpleNamespace(
         space=space, x=torch.tensor([deviations]), scale=torch.ones(1), held_out_cost=lambda: 2.0, touches=False,
-        stages=SETTINGS.stages, stage_of=lambda _: SETTINGS.stages[0],
+        stages=SETTINGS.stages, stage_of=lambda _: SETTINGS.stages[0], spec=SimpleNamespace(controls=lasting),
     )  # fmt: skip
     search, tried = StructureSearch(cast(Fitting, fitted), costs={"5 frames": 1.0}), list[Any]()
     fit = lambda chosen, *, nearer: tried.append([one.candidate.place for one in chosen]) or bool(chosen)  # noqa: E731
@@ -122,7 +120,8 @@ def test_a_finished_fit_asks_again_for_masses_a_payload_and_errors_that_last(
     monkeypatch.setattr(search, "_round", lambda *, nearer: tried.append("nearer") or False)
     monkeypatch.setattr(search, "_fit_best", fit)
     monkeypatch.setattr(search, "_round_of_springs", lambda joints: tried.append(joints) or True)
-    kept = search.look_again(cast(Fitting, fitted), cast(Any, None))
+    errors = [LastingError(name, 1e-3, times) for name, times in (*((one, 2.0) for one in lasting), ("elbow", 1.2))]
+    kept = search.look_again(cast(Fitting, fitted), errors)
     assert (tried, kept) == (rounds, bool(lasting) or gain > 0.0)
 
 

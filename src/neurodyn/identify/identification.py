@@ -96,7 +96,7 @@ from neurodyn.identify.settings import (
 )
 from neurodyn.identify.stages.agreement import LogComparison
 from neurodyn.identify.stages.growing_windows import Fitting
-from neurodyn.identify.stages.lasting_errors import lasting_errors
+from neurodyn.identify.stages.lasting_errors import LastingError
 from neurodyn.identify.stages.problem import STATE, Identification, IdentificationProblem, SettledFit, last_step
 from neurodyn.identify.stages.stage_windows import past_frames, training_seconds
 from neurodyn.identify.stages.staged_fit import fit_in_stages
@@ -248,6 +248,7 @@ class _Identification:
         self.fitting: Fitting | None = None
         self.rigid: HybridDynamics | None = None
         self.tried: list[TriedStructure] = []
+        self.lasting: list[LastingError] = []
         self.unseen: UnseenPayload | UnsetType = UNSET
 
     def _require_stages(self) -> None:
@@ -385,6 +386,7 @@ class _Identification:
         )  # fmt: skip
         self.problem = replace(self.problem, store=done.fitting.store)
         self.fitting, self.tried, self.unseen = done.fitting, done.tried, done.unseen or UNSET
+        self.lasting = done.lasting
         self.rigid = None if done.rigid is None else self._at(*done.rigid)
         return done.searched
 
@@ -606,7 +608,7 @@ class _Identification:
                 before = ladder.unexplained(self.rigid, fit.noise)
             curves = forecasts_of(climb.shown, chosen, ladder.split.name.lower())
             write_forecasts(self.out, curves, beside_signals(spec, *ladder.rest(judged), after))
-            motion, influences, lasting = None, [], []
+            motion, influences = None, []
             if isinstance(fit.searched.residuals.space, CoordinateSpace):
                 sample = posterior_sample(
                     fit.searched.residuals.space, fit.searched.point.x[0], fit.known.analysis, seed=settings.seed,
@@ -621,8 +623,6 @@ class _Identification:
                     influences = decided_by_one_run(residuals, normal, fit.known.analysis)
                     values = refit(residuals, point, normal, gradient, fit.determined, settings.refits, settings.seed)
                     write_refits(self.out, acting, values[:, [every.index(name) for name in acting]])
-            if self.fitting is not None and not self.fitting.touches and self.estimates is None:
-                lasting = lasting_errors(fit.searched.residuals, fit.searched.point)
             if self.fitting is not None and settings.proposals and can_be_moved(spec) and self.estimates is None:
                 motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis, self.out)
         figures = msgspec.structs.replace(
@@ -632,8 +632,10 @@ class _Identification:
             own=UNSET if own is None else own,
         )  # fmt: skip
         findings = doubts_about(
-            Evidence(figures, fit.model, store, climb, rungs[DECLARED], judged, past, fit.noise, influences, lasting)
-        )
+            Evidence(
+                figures, fit.model, store, climb, rungs[DECLARED], judged, past, fit.noise, influences, self.lasting
+            )
+        )  # fmt: skip
         if settings.kind == "any":
             figures = keep_better_network(self.out, figures, trained, climb)
         return figures.judged(findings), dynamics

@@ -134,6 +134,19 @@ def environments_of(store: Store, dynamics: HybridDynamics) -> RecordedEnvironme
 
 
 @dataclass(frozen=True)
+class HeldOutErrors:
+    """Errors of a model along held-out windows, with the horizons at which models are compared [frames]."""
+
+    windows: Windows
+    frames: list[int]
+    errors: RolloutErrors
+
+    def judge(self, above: "HeldOutErrors") -> Judgement:
+        """Return whether another model is better along the same windows, by more than the spread over stretches."""
+        return judge(self.errors, above.errors, self.frames, blocks_of(self.windows))
+
+
+@dataclass(frozen=True)
 class Climb:
     """Models compared on held-out episodes.
 
@@ -243,9 +256,9 @@ class Ladder:
         """Return whether one of the models beside the ladder predicts validation episodes better at any horizon."""
         if not beside:
             return False
-        windows, frames, errors = self.held_out(dynamics, *(one.context for one in beside))
-        own = errors.by_group(frames)
-        others = [one.errors(self.store, windows).by_group(frames) for one in beside]
+        held = self.held_out(dynamics, *(one.context for one in beside))
+        own = held.errors.by_group(held.frames)
+        others = [one.errors(self.store, held.windows).by_group(held.frames) for one in beside]
         return any(is_better(theirs[group], own[group]) for theirs in others for group in own)
 
     def with_best_context(self, dynamics: HybridDynamics) -> "Ladder":
@@ -256,27 +269,28 @@ class Ladder:
         """
         if self.noise is None:
             return self
-        windows, frames, usual = self.held_out(dynamics)
-        some = torch.arange(0, windows.count, -(-windows.count // _STARTS))
-        few, scale = windows.rows(some), usual.judged[usual.finite].abs().mean((0, 1)).clamp_min(1e-9)
+        held = self.held_out(dynamics)
+        some = torch.arange(0, held.windows.count, -(-held.windows.count // _STARTS))
+        few, usual = held.windows.rows(some), held.errors.judged[held.errors.finite]
+        scale = usual.abs().mean((0, 1)).clamp_min(1e-9)
 
         def error(context: int) -> float:
             errors = replace(self, context=context)._errors(dynamics, few)
             if not bool(errors.finite.any()):
                 return math.inf
-            sizes = errors.judged[errors.finite][:, [frame - 1 for frame in frames]].abs()
+            sizes = errors.judged[errors.finite][:, [frame - 1 for frame in held.frames]].abs()
             return float((sizes / scale).mean()) / float(errors.finite.double().mean())
 
         tried = [context for context in _CONTEXTS if context < self.settings.context]
         return replace(self, context=min([self.settings.context, *tried], key=error))
 
-    def held_out(self, dynamics: HybridDynamics, *contexts: int) -> tuple[Windows, list[int], RolloutErrors]:
-        """Return validation windows after the frames that a model and others need, horizons, and its errors there."""
+    def held_out(self, dynamics: HybridDynamics, *contexts: int) -> HeldOutErrors:
+        """Return the errors of a model along validation windows, after the frames that it and others need."""
         store, seconds = self.store, self.settings.seconds
         wished = max([0 if self.noise is None else self.settings.context, self._past_of(dynamics), *contexts])
         past = reaching_past(store, self.past, wished, seconds)
         windows, frames = held_out_windows(store, Split.VALIDATION, past, seconds, self.settings.rollouts_each)
-        return windows, frames, self._errors(dynamics, windows)
+        return HeldOutErrors(windows, frames, self._errors(dynamics, windows))
 
     def _judged_on_more(
         self, judgement: Judgement, below: HybridDynamics, above: HybridDynamics, past: int, seconds: Sequence[float]
@@ -289,8 +303,8 @@ class Ladder:
         if not self.fitted or count < _EPISODES_PER_QUANTITY * self.fitted:
             return judgement
         windows, frames = held_out_windows(self.store, Split.TRAIN, past, seconds, self.settings.rollouts_each)
-        before, after = (self._errors(one, windows) for one in (below, above))
-        more = judge(before, after, frames, blocks_of(windows))
+        before, after = (HeldOutErrors(windows, frames, self._errors(one, windows)) for one in (below, above))
+        more = before.judge(after)
         return replace(more, reason=f"{judgement.reason}; on training episodes {more.reason}")
 
     def _likeness(self, dynamics: HybridDynamics) -> dict[str, MotionLikeness]:

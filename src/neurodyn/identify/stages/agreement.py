@@ -27,20 +27,18 @@ from neurodyn.core.verdict import Finding
 from neurodyn.data.header import Split, of_one_log
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
-from neurodyn.data.windows import Windows, blocks_of
-from neurodyn.dynamics.rollout_errors import RolloutErrors, judge
+from neurodyn.data.windows import Windows
 from neurodyn.identify.confidence.certainty import value_of, varying
 from neurodyn.identify.confidence.parameter_search import Searched
 from neurodyn.identify.fit.intervals import Identifiability, identifiability
 from neurodyn.identify.fit.least_squares import reduce
 from neurodyn.identify.fit.residuals import Point, Residuals
-from neurodyn.identify.ladder.initial_states import start_of
-from neurodyn.identify.ladder.own_quantities import own_quantities, with_groups
-from neurodyn.identify.ladder.rungs import Ladder
 from neurodyn.identify.result import LogDifference, LogValue
+from neurodyn.identify.stages.fit_judge import held_out_of
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.structure_kinds import OTHER_BODIES, StructureCandidate
-from neurodyn.identify.stages.structure_search import STRUCTURES, candidates_for, with_structure
+from neurodyn.identify.stages.structure_screening import STRUCTURES, candidates_for
+from neurodyn.identify.stages.structure_search import with_structure
 from neurodyn.identify.unknowns.search_space import CoordinateSpace
 
 MOST_LOGS = 20
@@ -342,7 +340,7 @@ def _with_all_different(
     another, and what differs may be the bodies of links, which the fit need not have free.
     """
     bodies = [one for one in candidates_for(fitting.model, fitting.settings) if STRUCTURES[one.kind] is OTHER_BODIES]
-    windows, frames, before = _held_out_of(fitting, searched)
+    before = held_out_of(fitting)
     best, least = (fitting, searched, ()), 1.0
     for more in ((), *((one,) for one in bodies if fitting.settings.structures)):
         model = fitting.model
@@ -355,19 +353,10 @@ def _with_all_different(
         trial.groups = groups
         trial.vary(trial.space.names, _ALIKE)
         further = trial.run()
-        judgement = judge(before, _held_out_of(trial, further)[2], frames, blocks_of(windows))
+        judgement = before.judge(held_out_of(trial))
         if judgement.kept and judgement.share is not None and judgement.share < least:
             best, least = (trial, further, more), judgement.share
     return best
-
-
-def _held_out_of(fitting: Fitting, searched: Searched) -> tuple[Windows, list[int], RolloutErrors]:
-    """Return held-out windows, horizons, and the errors of roll-outs of a fit with the values of its groups."""
-    own = own_quantities(searched.residuals, searched.point, "group")
-    store = fitting.store if own is None else with_groups(fitting.store, own)
-    noise = fitting.noise if start_of(store, fitting.settings.start) == "past" else None
-    ladder = Ladder(store, fitting.past, fitting.settings, noise)
-    return ladder.with_best_context(fitting.current()).held_out(fitting.current())
 
 
 def of_differences(differences: Sequence[LogDifference]) -> list[Finding]:

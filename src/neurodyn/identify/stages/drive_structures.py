@@ -96,7 +96,7 @@ def _loadable(model: FitModel) -> FitModel:
 
 LOADED_FRICTION = StructureKind(
     "friction that grows with load in the drive of", _frictions, _with_friction, _friction_starts, ("friction.load",),
-    _loadable,
+    ("*.load_motor", "*.load_external", "*.stribeck"), _loadable,
 )  # fmt: skip
 
 
@@ -109,6 +109,7 @@ def _gains(model: FitModel) -> list[StructureCandidate]:
 STATED_GAINS = StructureKind(
     "gains other than stated in the drive of", _gains, lambda model, _: replace(model, stated={}),
     lambda _, __, step: [dict(step)], ("actuator.kp", "actuator.kd"),
+    ("*.kp", "*.kd"),
 )  # fmt: skip
 
 
@@ -134,7 +135,7 @@ def _tilts(model: FitModel) -> list[StructureCandidate]:
 TILTED_BASE = StructureKind(
     "gravity askew at the base of", _tilts,
     lambda model, _: replace(model, more=(*model.more, *_tilts(model)[0].columns)), lambda _, __, step: [dict(step)],
-    ("gravity.x",), _loadable,
+    ("gravity.x",), ("gravity.*",), _loadable,
 )  # fmt: skip
 
 

@@ -16,9 +16,10 @@ from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.verdict import Finding
 from neurodyn.data.windows import Blocks, blocks_of
 from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.identify.confidence.parameter_search import Searched
 from neurodyn.identify.fit.readings import EXACT
 from neurodyn.identify.fit.residuals import Point, Residuals
-from neurodyn.identify.stages.growing_windows import settled
+from neurodyn.identify.stages.growing_windows import Fitting, settled
 
 _FRAMES, _SKIPPED = 10, 3
 """Frames of a mean, and those at the start of a window that are left out, as fitted initial states follow them."""
@@ -57,6 +58,12 @@ class LastingError:
         """The error in words."""
         after = "" if self.follows is None else f", with {self.follows[0]} (correlation {self.follows[1]:.2g})"
         return f"{self.name} by {self.size:.2g}, {self.times:.2g} times what noise leaves{after}"
+
+
+def lasting_errors_of(fitting: Fitting, searched: Searched) -> list[LastingError]:
+    """Return the errors that last in a finished fit; none with contacts or an unmeasured base."""
+    measured = fitting.store.header.base == "measured"
+    return lasting_errors(searched.residuals, searched.point) if measured and not fitting.touches else []
 
 
 @torch.no_grad()

@@ -21,9 +21,11 @@ from neurodyn.identify.result import TriedStructure, UnseenPayload
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.identify.stages.agreement import let_differ
 from neurodyn.identify.stages.growing_windows import Fitting, ProgressReport
+from neurodyn.identify.stages.lasting_errors import LastingError, lasting_errors_of
 from neurodyn.identify.stages.problem import STATE
 from neurodyn.identify.stages.structure_choice import best_structure, with_likely_steps
-from neurodyn.identify.stages.structure_search import StructureCandidate, StructureSearch, with_structure
+from neurodyn.identify.stages.structure_kinds import StructureCandidate
+from neurodyn.identify.stages.structure_search import StructureSearch, with_structure
 from neurodyn.learn.loop import has_state
 
 _STAGES = "stages.json"
@@ -42,6 +44,7 @@ class StagedFit:
         searched: Its result.
         rigid: The best structure without springs, if springs are kept, and its coordinates; None otherwise.
         tried: Structures that were tried after the fit.
+        lasting: Errors of the fit that last.
         unseen: The heaviest payload that the log does not exclude; None for none that matters.
     """
 
@@ -49,6 +52,7 @@ class StagedFit:
     searched: Searched
     rigid: tuple[FitModel, Tensor] | None
     tried: list[TriedStructure]
+    lasting: list[LastingError]
     unseen: UnseenPayload | None = None
 
 
@@ -87,11 +91,13 @@ def fit_in_stages(
     structures.kept += more
     finished = copy.copy(fitting)
     searched = finished.finish(searched)
+    lasting = lasting_errors_of(finished, searched)
     for _ in range(_LOOKS if settings.structures and fitting is structures.fitting else 0):
-        if not structures.look_again(finished, searched):
+        if not structures.look_again(finished, lasting):
             break
         finished = copy.copy(structures.fitting)
         searched = finished.finish(finished.end(structures.costs))
+        lasting = lasting_errors_of(finished, searched)
     fitting = finished
     tree: dict[str, Any] = {
         "x": fitting.x, "scale": fitting.scale, "structure": number, "ends": fitting.ends, "apart": fitting.apart,
@@ -112,7 +118,7 @@ def fit_in_stages(
     artifacts.write_json(run / "state" / _STAGES, found)
     artifacts.write_tree(run / "state", STATE, tree)
     rigid = None if other is None else (other.model, other.x)
-    return StagedFit(fitting, searched, rigid, structures.tried, structures.unseen)
+    return StagedFit(fitting, searched, rigid, structures.tried, lasting, structures.unseen)
 
 
 def _fit_estimates(
@@ -182,8 +188,8 @@ def _read(
     if rigid is not None and store.header.base == "estimated":
         rigid = rigid[0].with_substeps(substeps), rigid[1]
     tried = [from_dict(one, TriedStructure, _STAGES) for one in stages.get("tried", ())]
-    unseen = stages.get("unseen")
+    unseen, searched = stages.get("unseen"), fitting.end_with_shifts(fitting.end(stages["costs"]))
     return StagedFit(
-        fitting, fitting.end_with_shifts(fitting.end(stages["costs"])), rigid, tried,
+        fitting, searched, rigid, tried, lasting_errors_of(fitting, searched),
         None if unseen is None else from_dict(unseen, UnseenPayload, _STAGES),
     )  # fmt: skip

@@ -2,7 +2,7 @@
 """Kinds of structures that a declaration may lack, and those of bodies: a payload, another centre of mass."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from neurodyn.identify.ladder.structures import FitModel
@@ -56,6 +56,7 @@ class StructureKind:
         starts: Returns first values of its coordinates from the screening's step, by name of the column, among which
             the best count.
         frees: Names of quantities of which settings free at least one, or none is tried.
+        effects: Patterns of the names of its coordinates that are as declared where it has no effect; empty for none.
         probe: Returns the robot with the quantities of all columns, at values without effect; None if it has them.
         screened: Whether the screening tells of it. If not, as its effect is far from linear, it is fitted in the few
             joints that err most.
@@ -67,6 +68,7 @@ class StructureKind:
     build: Callable[[FitModel, str], FitModel]
     starts: Callable[[FitModel, str, Mapping[str, float]], list[dict[str, float]]]
     frees: tuple[str, ...]
+    effects: tuple[str, ...] = ()
     probe: Callable[[FitModel], FitModel] | None = None
     screened: bool = True
     last: bool = False
@@ -94,6 +96,11 @@ def _payloads(model: FitModel) -> list[StructureCandidate]:
 
 def _payload_starts(model: FitModel, link: str, step: Mapping[str, float]) -> list[dict[str, float]]:
     mass, *moment = (step[name] for name in _added(link, mass=True))
+    return payload_starts(model, link, mass, moment)
+
+
+def payload_starts(model: FitModel, link: str, mass: float, moment: Sequence[float]) -> list[dict[str, float]]:
+    """Return first values of a payload on a link, from its mass [kg] and first moment [kg m]."""
     # The moment is known better than the mass, which trades with those of links: no lighter than a tool within reach
     # with this moment.
     index = model.mechanism.names.index(link)
@@ -107,7 +114,7 @@ def _payload_starts(model: FitModel, link: str, step: Mapping[str, float]) -> li
 
 ADDED_PAYLOAD = StructureKind(
     "a payload on the link of", _payloads, lambda model, link: replace(model, carrier=link), _payload_starts,
-    ("payload.mass",),
+    ("payload.mass",), ("payload.mass",),
 )  # fmt: skip
 
 
@@ -141,7 +148,7 @@ def _centre_starts(model: FitModel, link: str, step: Mapping[str, float]) -> lis
 
 
 MOVED_CENTRE = StructureKind(
-    "another centre of mass of the link of", _centres, _with_centre, _centre_starts, ("centre.mass",)
+    "another centre of mass of the link of", _centres, _with_centre, _centre_starts, ("centre.mass",), ("*.com.*",)
 )
 
 
@@ -170,5 +177,5 @@ def _with_bodies(model: FitModel, place: str) -> FitModel:
 
 OTHER_BODIES = StructureKind(
     "other centres of mass and inertias of the links of", _bodies, _with_bodies, lambda *_: [{}], ("bodies.mass",),
-    last=True,
+    ("*",), last=True,
 )  # fmt: skip

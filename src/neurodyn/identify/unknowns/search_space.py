@@ -16,6 +16,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -198,14 +199,11 @@ class Coordinate:
 
     def value(self, x: Tensor) -> Tensor:
         """Return values of coordinates of any shape; at a bound of the value, exactly that."""
-        if self.signed:
-            value = self.nominal + self.width * x
-        else:
-            value = self.nominal + (self.nominal + self.size) * torch.expm1(self.width * x)  # exactly nominal at 0
-        for bound, beyond in ((self.least_value, torch.le), (self.most, torch.ge)):
-            if bound is not None and abs(self.of(bound)) < _MOST:
-                value = torch.where(beyond(x, self.of(bound)), bound, value)
-        return value
+        return self._alone(x[..., None])[..., 0]
+
+    @cached_property
+    def _alone(self) -> "_ValuesOfAll":
+        return _ValuesOfAll([self])
 
     def of(self, value: float) -> float:
         """Return the coordinate of a value, infinite if there is none."""
@@ -232,7 +230,7 @@ class Coordinate:
 
 
 class _ValuesOfAll:
-    """Values of all coordinates at once, as `Coordinate.value` has them one by one."""
+    """Values of coordinates, all at once."""
 
     def __init__(self, coordinates: Sequence[Coordinate]) -> None:
         def column(of: Callable[[Coordinate], float]) -> Tensor:
@@ -251,7 +249,7 @@ class _ValuesOfAll:
     def __call__(self, x: Tensor) -> Tensor:
         """Return the values, shape [..., n], of coordinates [..., n]."""
         moved = self._width * x
-        grown = self._grown * torch.expm1(torch.where(self._signed, 0.0, moved))
+        grown = self._grown * torch.expm1(torch.where(self._signed, 0.0, moved))  # exactly nominal at 0
         value = self._nominal + torch.where(self._signed, moved, grown)
         value = torch.where(x <= self._lower, self._least, value)
         return torch.where(x >= self._upper, self._most, value)
