@@ -89,6 +89,12 @@ def test_it_finds_what_is_worn(run: tuple[Path, Identification]):
     assert late == pytest.approx(LAG, abs=0.004)
 
 
+def test_structures_without_effect_are_not_kept(run: tuple[Path, Identification]):
+    tried = run[1].figures.tried
+    assert any("do not differ from nothing" in one.reason for one in tried), "they fit held-out windows a little better"
+    assert not [one.name for one in tried if one.kept]
+
+
 def test_references_that_another_process_trains_are_the_same(log: Path, tmp_path: Path):
     found = []
     for cores in (1, 2):
