@@ -54,7 +54,7 @@ LONGEST = (
     "policy/online_learning/test_loop.py", "cluster/test_sweep.py", "cluster/test_workers.py",
     "evaluate/test_checks.py", "learn/neural/test_train.py", "test_own_examples.py",
     "test_cuda_compiles.py", "test_readme.py", "dynamics/test_artifact_export.py", "test_shapes.py",
-    "learn/test_ranks.py", "cli/test_demo.py", "cli/test_ranks.py", "cli/test_verbs.py", "learn/test_reproduction.py",
+    "learn/test_ranks.py", "cli/test_demo.py", "cli/test_ranks.py", "cli/test_verbs.py",
     "dynamics/hybrid/test_declared.py", "learn/neural/test_members.py", "cli/test_go2_air.py", "cli/test_refusals.py",
     "cli/test_moved_run.py", "test_docs.py", "sim/declaration/test_declare.py", "learn/tracking/test_wandb_run.py",
 )  # fmt: skip

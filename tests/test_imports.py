@@ -69,7 +69,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed():
 def test_the_help_of_a_verb_imports_no_learning_and_no_simulator():
     verbs = (
         "train", "finetune", "evaluate", "generate", "import", "inspect", "demo", "view", "identify", "discover",
-        "reproduce", "sweep", "control", "imitate", "init", "check", "hybrid", "adapt", "policy train", "policy play",
+        "sweep", "control", "imitate", "init", "check", "hybrid", "adapt", "policy train", "policy play",
         "policy evaluate", "policy log", "policy online",
     )  # fmt: skip
     script = """

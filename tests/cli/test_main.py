@@ -141,11 +141,11 @@ def test_what_a_locale_has_no_characters_for_is_printed_as_a_question_mark():
             "run: interrupted at step 3; `neurodyn train cartpole --data x",
         ),
         (
-            "reproduce",
+            "hybrid",
             Interrupted(130, "again: interrupted at step 3", resumes=True),
             "again: interrupted at step 3\n",
         ),
-        ("reproduce", KeyboardInterrupt(), "interrupted; nothing unfinished is left\n"),
+        ("hybrid", KeyboardInterrupt(), "interrupted; nothing unfinished is left\n"),
     ],
 )
 def test_a_verb_that_can_resume_names_the_command(
@@ -161,7 +161,7 @@ def test_a_verb_that_can_resume_names_the_command(
     assert run([verb, *arguments.get(verb, ["run"]), "--out", "a b"]) == 130
     text = capsys.readouterr().err
     assert f"neurodyn: {expected}" in text
-    assert text.endswith("--out 'a b' --resume` goes on\n") == (verb != "reproduce")
+    assert text.endswith("--out 'a b' --resume` goes on\n") == (verb != "hybrid")
 
 
 def test_a_fault_of_ours_is_not_called_bad_input(monkeypatch: pytest.MonkeyPatch):

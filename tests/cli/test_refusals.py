@@ -28,7 +28,6 @@ SOUND = {
     "next-motion": "{run}",
     "discover": "cartpole --data {data} --out {out}",
     "hybrid": "cartpole --out {out}",
-    "reproduce": "{run} --out {out}",
     "evaluate": "{run}",
     "compare": "{run}",
     "examples": "--out {out}",

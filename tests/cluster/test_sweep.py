@@ -144,7 +144,6 @@ def test_trials_are_run_folders_and_the_best_is_that_of_the_validation(cluster: 
     found = json.loads((place / "found.json").read_text())
     assert found == json.loads((place / "out/sweep.json").read_text())
     assert len(found["trials"]) == 4
-    best = Path(found["best"]["run"])
     scores = {}
     for name, trial in found["trials"].items():
         scores.setdefault(trial["values"]["net.width"], []).append(trial["figure"]["value"])
@@ -153,8 +152,6 @@ def test_trials_are_run_folders_and_the_best_is_that_of_the_validation(cluster: 
     means = {width: sum(values) / 2 for width, values in scores.items()}
     assert found["best"]["values"]["net.width"] == min(means, key=lambda width: means[width])
     assert found["best"]["mean"] == pytest.approx(min(means.values()))
-    assert run(["reproduce", str(best), "--out", "again"]) == 0
-    assert "reproduced: the same bits" in capfd.readouterr().out
     assert run(["sweep", str(spec), "--out", "out"]) == 2
     assert "already holds a sweep; add --resume" in capfd.readouterr().err
     assert run(["sweep", str(write(place, seeds=[5])), "--out", "out", "--resume"]) == 2

@@ -48,7 +48,6 @@ from neurodyn.identify.motors import with_lag
 from neurodyn.identify.settings import AdaptationRecord, FitStage
 from neurodyn.identify.stages.growing_windows import Fitting, settled
 from neurodyn.identify.stages.problem import IdentificationProblem
-from neurodyn.learn.reproduction import reproduce
 from neurodyn.robots import load
 from neurodyn.sim.draws import read_posterior
 from tests.identify.stand_ins import DAMPING, GAIN, LAG, cartpole_log, worn_cartpole
@@ -165,10 +164,6 @@ def test_networks_act_on_joints_that_the_log_has():
     acted = {name for one in joint_networks(model, windows, SETTINGS).augmentations for name in one.quantities}
     assert acted == {f"torque.{name}" for name in robot.spec.controls}
     assert len(model.mechanism.names) == 13
-
-
-def test_it_is_reproduced(run: tuple[Path, Identification], tmp_path: Path):
-    assert reproduce(run[0], tmp_path / "again").same
 
 
 def test_a_run_that_was_stopped_after_its_fit_goes_on(run: tuple[Path, Identification], log: Path, tmp_path: Path):

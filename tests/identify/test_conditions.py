@@ -17,7 +17,6 @@ from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.identify import ConditionSettings, adapt_conditions, identify_conditions
 from neurodyn.identify.conditions import _ConditionFit
 from neurodyn.learn import finetune
-from neurodyn.learn.reproduction import reproduce
 from tests import plant
 
 TRUTH = {"slider.damping": 15.0, "hinge.length": 1.3}
@@ -123,7 +122,6 @@ def test_a_run_with_the_found_conditions_is_one_like_any_other(files, capsys, qu
     assert command([*asked]) == 2  # holds a run
     finetune(files / "mine", files / "log.h5", files / "tuned", size=quick, steps=5)
     assert NEURAL.load(files / "tuned").conditions == mine.conditions
-    assert reproduce(files / "mine", files / "again").same
 
 
 def test_a_run_without_conditions_is_refused_before_anything_is_written(files):

@@ -70,7 +70,6 @@ VERBS: Registry[Verb] = Registry(
     **{"next-motion": Verb("propose a safe motion to log next, or play it", train.next_motion)},
     identify=Verb("identify parameters from logs, and train networks in the model", train.identify),
     hybrid=Verb("write a declared robot as a hybrid model, without any data", robots.hybrid),
-    reproduce=Verb("repeat a run's training, and check that the result is the same", train.reproduce),
     evaluate=Verb("evaluate a model against its simulator or logs", evaluate.evaluate),
     compare=Verb("compare runs and policies, with seeds grouped", evaluate.compare),
     discover=Verb("find from a log where a model needs networks", train.discover),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn train`, `finetune`, `reproduce`, `sweep`, `identify`, `discover`, `adapt`: models from data."""
+"""`neurodyn train`, `finetune`, `sweep`, `identify`, `discover`, `adapt`: models from data."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ from neurodyn.core.config import read_record, to_dict, with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import require_usable
 from neurodyn.identify.requests import AdaptRequest, DiscoverRequest, IdentifyRequest, NextMotionRequest
-from neurodyn.learn.requests import ANY, FinetuneRequest, ReproduceRequest, TrainRequest
+from neurodyn.learn.requests import ANY, FinetuneRequest, TrainRequest
 
 _MINUTES = 10.0
 """Default time budget of `train --kind any` [min]."""
@@ -80,48 +80,6 @@ def finetune(request: FinetuneRequest, *, gpu_ids: GpuIds = ()) -> None:
     report_training(Path(request.out), end)
 
 
-@command(ReproduceRequest)
-def reproduce(request: ReproduceRequest, *, json: JsonFile = None) -> None:
-    """Repeat a run's training with its settings and seed, and report whether the result is the same.
-
-    Inputs are first compared with the run's manifest: other data, models and declarations are refused, other versions
-    are reported. With a budget in steps, the result is bitwise equal on one machine.
-
-    Example:
-        neurodyn reproduce runs/cartpole --out runs/again
-    """
-    from neurodyn.learn.manifest import read_manifest
-    from neurodyn.learn.reproduction import reproduce as train_again
-
-    require_writable(json, text=True)
-    _import_training(read_manifest(run_folder(request.run)).training)
-    with ProgressBar(f"reproducing {request.run}") as bar:
-        result = train_again(with_changes(request, progress=bar))
-    write_figures(json, result.plain())
-    if result.score_before is not None and result.score_now is not None:
-        gap = result.score_now - result.score_before
-        print(f"held-out score {result.score_before:.6g} before, {result.score_now:.6g} now (difference {gap:.3g})")
-    if result.differing and result.greatest is not None:
-        print(f"greatest difference of a weight or parameter: {result.greatest:.3g}")
-    print(f"run: {request.out}")
-    require_usable(result.verdict, Path(request.out))
-    print(f"verdict: {result.verdict}")
-
-
-def _import_training(name: str) -> None:
-    """Import the modules that register a training, so that it can be repeated."""
-    if name.startswith("policy"):
-        from neurodyn.policy.learners.algorithms import require_learner
-
-        require_learner()
-        import neurodyn.policy.learners.training
-        import neurodyn.policy.online_learning.loop
-    elif name not in ("train", "finetune"):
-        import neurodyn.identify.conditions
-        import neurodyn.identify.discovery.run
-        import neurodyn.identify.run  # noqa: F401
-
-
 def sweep(
     spec: Path,
     /,
@@ -135,7 +93,7 @@ def sweep(
 ) -> None:
     """Train with many settings and seeds (Optuna, Ray), and report which are best on validation data.
 
-    Every trial is its own run folder, usable with evaluate, compare and reproduce. Needs the extra `cluster`.
+    Every trial is its own run folder, usable with evaluate and compare. Needs the extra `cluster`.
 
     Args:
         spec: File with the training (train, finetune, identify, discover or policy train, and its arguments), the

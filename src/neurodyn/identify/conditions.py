@@ -36,7 +36,6 @@ from neurodyn.identify.run import open_logs
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
-from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.robots import load
@@ -383,10 +382,3 @@ def adapt_conditions(request: AdaptRequest) -> IdentifiedConditions:
             artifacts.write_json(out / "adaptation.json", result.figures.plain())
             metrics.conclude(verdict=result.figures.verdict, cpu_seconds=result.figures.cpu_seconds)
     return result
-
-
-@REPETITIONS.register("adapt conditions")
-def adapt_again(again: TrainingAgain) -> None:
-    """Repeat the identification of conditions from a run's logs."""
-    settings = again.read(ConditionRecord).settings
-    adapt_conditions(str(again.record.base), again.data, again.out, seed=settings.seed)

@@ -9,7 +9,6 @@ import msgspec
 from neurodyn.core.artifacts import read_json, run_folder, write_json
 from neurodyn.core.config import read_config, to_dict
 from neurodyn.core.description.blueprint import Blueprint
-from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.errors import InputError
 from neurodyn.core.requests import accepts_request, names_of
 from neurodyn.data.mixture import join_stores, run_names
@@ -27,14 +26,12 @@ from neurodyn.identify.result import IdentificationFigures, NextMotion, read_ada
 from neurodyn.identify.settings import (
     AdaptationRecord,
     AdaptationSettings,
-    IdentificationRecord,
     IdentificationSettings,
     changed,
     load_identification,
 )
 from neurodyn.identify.stages.problem import Identification, IdentificationProblem
 from neurodyn.identify.unknowns.priors import parse_known, parse_priors
-from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
 from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
 from neurodyn.robots.data import open_robot_data
@@ -201,30 +198,6 @@ def open_adaptation(run: Path) -> tuple[IdentificationProblem, AdaptationSetting
     if not names:
         raise InputError(f"{run}: its data came from memory; valid: a run of data in files")
     return _adaptation(load(record.robot), record.robot, names, record.settings), record.settings, figures
-
-
-@REPETITIONS.register("adapt")
-def adapt_again(again: TrainingAgain) -> None:
-    """Repeat the adaptation of a run."""
-    adapt(again.robot, again.data, again.out, settings=again.read(AdaptationRecord).settings)
-
-
-@REPETITIONS.register("identify")
-def identify_again(again: TrainingAgain) -> None:
-    """Repeat the identification of a run, without the runs that were evaluated beside it."""
-    record = again.read(IdentificationRecord)
-    assert isinstance(record.parameters, tuple)
-    networks = record.blueprint if isinstance(record.blueprint, Blueprint) and record.blueprint.augmentations else None
-    identify(
-        again.robot, again.data, again.out, parameters=[_text(one) for one in record.parameters], blueprint=networks,
-        settings=record.settings, device=again.device, progress=again.progress,
-    )  # fmt: skip
-
-
-def _text(parameter: Parameter) -> str:
-    """Return a free quantity in the user's notation."""
-    lower, upper = ("" if bound is None else repr(bound) for bound in (parameter.lower, parameter.upper))
-    return f"{parameter.name}={parameter.nominal!r}:{lower}:{upper}"
 
 
 def at_rate_of(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> Robot:

@@ -102,20 +102,3 @@ class FinetuneRequest(TrainingOptions, frozen=True, kw_only=False):
     actors: Annotated["Sequence[LoggedActor]", IN_PYTHON] = ()
     """Policies that acted in the data (`learn.neural.policy_rollouts.LoggedActor`), for phases of the settings with
     `policy_rollouts`; without actors these are left out."""
-
-
-class ReproduceRequest(Config, frozen=True, kw_only=False):
-    """Repetition of a run's training."""
-
-    run: Annotated[str | Path, Flag(str)]
-    """Run directory, or folder of a policy, with a manifest.json."""
-    out: Annotated[str | Path, Flag(Path)]
-    """Run directory to write."""
-    data: tuple[str, ...] = ()
-    """Current paths of its data, in the original order; by default the original paths."""
-    task: str | None = None
-    """FILE.py:CLASS, for a policy of your own task; its code runs only if you name it."""
-    device: Annotated[str | None, Flag("device")] = None
-    """Torch device that trains; by default that of the run."""
-    progress: Annotated["Progress | None", IN_PYTHON] = None
-    """Progress display."""

@@ -13,12 +13,10 @@ from msgspec import UNSET
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
-from neurodyn.core.provenance import file_checksum
 from neurodyn.data.store import Store
 from neurodyn.dynamics import load
 from neurodyn.learn.manifest import read_manifest
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.learn.reproduction import reproduce
 from neurodyn.policy import OnlineSettings, PolicySettings, load_policy, online
 from neurodyn.policy.online_learning.refit import NeuralRefit
 from neurodyn.policy.online_learning.rounds import RoundInProgress
@@ -206,27 +204,6 @@ def test_more_rounds_and_nothing_else_may_be_asked_for(whole, tmp_path):
     before = figures(out)
     online(TASK, out, settings=chosen, resume=True)
     assert figures(out) == before
-
-
-def test_a_loop_is_run_once_more(whole, tmp_path):
-    out, result, _ = whole
-    found = reproduce(out, tmp_path / "again")
-    assert found.same
-    assert found.verdict.startswith("ok: ")
-    best = max(one.real.mean for one in result.rounds)
-    assert found.score_before == found.score_now == pytest.approx(best)
-    assert figures(tmp_path / "again") == figures(out)
-
-
-def test_a_loop_is_run_once_more_with_the_same_files_alone(whole, tmp_path):
-    out, _, _ = whole
-    small = out.parent / "small.yaml"
-    assert read_manifest(out).files == {str(small): file_checksum(small)}
-    before = small.read_text()
-    small.write_text(before.replace("steps: 40", "steps: 41"))
-    with pytest.raises(InputError, match=r"small\.yaml: is not what .* was made from"):
-        reproduce(out, tmp_path / "again")
-    small.write_text(before)
 
 
 def test_other_data_are_not_gone_on_with(whole, tmp_path, monkeypatch):

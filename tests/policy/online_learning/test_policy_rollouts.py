@@ -26,7 +26,6 @@ from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.policy_rollouts import LEAD, LoggedActor, PolicyRolloutTerm
 from neurodyn.learn.neural.settings import Phase, PolicyRollouts, Settings
 from neurodyn.learn.neural.train import read_run_config
-from neurodyn.learn.reproduction import reproduce
 from neurodyn.nets.networks import NetConfig
 from neurodyn.policy.artifact import Behaviour, PolicyNetwork, policy_config, save_policy
 from neurodyn.policy.episodes.logs import record_log
@@ -338,12 +337,6 @@ def test_a_log_that_is_no_data_is_refused(model, data):
     mixture, other = Mixture.of([Store.open(data)], None, [data]), replace(actor_of(network()), log="other.h5")
     with pytest.raises(InputError, match=r"other\.h5.*no such data"):
         PolicyRolloutTerm(model, mixture, [other], PolicyRollouts(), 0, torch.device("cpu"))
-
-
-def test_a_refit_with_policies_is_made_again_by_its_loop(trained_run, data, tmp_path):
-    refit(trained_run, data, tmp_path / "run")
-    with pytest.raises(InputError, match="policies of its logs; valid: the folder of the loop"):
-        reproduce(tmp_path / "run", tmp_path / "again")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_plain
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
-from neurodyn.learn.reproduction import reproduce
 from neurodyn.policy import load_policy, online
 from neurodyn.policy.online_learning.record import SharedResult
 from neurodyn.policy.online_learning.rounds import EarlierRounds, RoundInProgress
@@ -81,15 +80,12 @@ def test_a_loop_of_several_tasks_that_was_killed_continues(both, tmp_path, monke
 
 
 def test_what_several_tasks_cannot_share_is_refused(both, tmp_path):
-    folder, _, _ = both
     with pytest.raises(InputError, match="cartpole-swingup of cartpole; valid: tasks of one robot"):
         online(FIRST, tmp_path / "a", tasks=("cartpole-swingup",), settings=settings(tmp_path))
     with pytest.raises(InputError, match="--tasks and --policy exclude each other"):
         online(FIRST, tmp_path / "b", tasks=(SECOND,), policy="runs/policy", settings=settings(tmp_path))
     with pytest.raises(InputError, match="each of them once"):
         online(FIRST, tmp_path / "c", tasks=(FIRST,), settings=settings(tmp_path))
-    with pytest.raises(InputError, match="shared its model with other tasks"):
-        reproduce(folder / "out" / FIRST, tmp_path / "again")
 
 
 def test_the_last_logs_of_all_tasks_share_their_part():

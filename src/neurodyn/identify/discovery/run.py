@@ -26,7 +26,6 @@ from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import show_results
 from neurodyn.learn.neural.train import require_data
-from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import Logger, chosen_tracker, require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
@@ -133,17 +132,6 @@ def plan_discovery(request: DiscoverRequest) -> tuple[Robot, Store, DiscoverySet
     if isinstance(candidates, str | Path):
         candidates = read_config(Path(candidates), Blueprint)
     return robot, open_robot_data(robot, request.data), settings, candidates
-
-
-@REPETITIONS.register("discover")
-def discover_again(again: TrainingAgain) -> None:
-    """Repeat the discovery of a run."""
-    record = again.read(RunRecord[DiscoverySettings])
-    discover_robot(
-        again.robot, again.data[0], again.out, base=record.base if isinstance(record.base, str) else None,
-        candidates=record.blueprint if isinstance(record.blueprint, Blueprint) else None, settings=record.settings,
-        device=again.device,
-    )  # fmt: skip
 
 
 def read_base(base: str, robot: Robot) -> HybridDynamics:

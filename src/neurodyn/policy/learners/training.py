@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from msgspec import UNSET
 
-from neurodyn.control.resolve import open_dynamics, open_reference
+from neurodyn.control.resolve import open_dynamics
 from neurodyn.core.config import read_record, with_changes
 from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import package_versions
@@ -21,7 +21,6 @@ from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
 from neurodyn.learn.plan import TrainingBudget, TrainState
-from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import tracking
 from neurodyn.policy.artifact import load_policy
@@ -31,7 +30,7 @@ from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest
 from neurodyn.policy.settings import FLAGS, ShacSettings, fitting_kinds, for_view, load_settings, with_flags
 from neurodyn.policy.worlds.identified_sensors import with_sensor_errors
 from neurodyn.policy.worlds.randomisation import over_posterior
-from neurodyn.tasks import Task, is_file, load
+from neurodyn.tasks import Task, load
 from neurodyn.tasks.views import STATE
 
 
@@ -132,32 +131,3 @@ def train(job: PolicyTrainingJob) -> TrainState:
         if going_on:
             loop.resume()
         return loop.run()
-
-
-@REPETITIONS.register("policy train")
-def train_again(again: TrainingAgain) -> None:
-    """Repeat the training of a policy, monitored in the default reference.
-
-    Raises:
-        InputError: The task is a user's, and `again` does not name its file.
-    """
-    record = again.read(RunRecord[ALGORITHMS[again.record.algorithm or DEFAULT_ALGORITHM].settings])
-    task = task_of(again).observing(record.settings.observe or STATE)
-    starts = record.starts if isinstance(record.starts, str) else None
-    dynamics = open_dynamics(task, record.dynamics, device=again.device, starts=starts)
-    train(
-        task, dynamics, again.out, record.settings, reference=open_reference(task, dynamics, None), starts=starts,
-        initial=Path(record.base) if isinstance(record.base, str) else None, progress=again.progress,
-    )  # fmt: skip
-
-
-def task_of(again: TrainingAgain) -> Task:
-    """Return the task of a run; runs code of a file only if the user names it.
-
-    Raises:
-        InputError: It is in a file that is not named, or the named task is another one.
-    """
-    name = again.record.task
-    if again.task is None and is_file(name):
-        raise InputError(f"{again.run}: is of the task {name!r}; give it by --task FILE.py:CLASS, which runs that file")
-    return load(again.task or name)

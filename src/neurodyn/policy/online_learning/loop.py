@@ -10,7 +10,6 @@ from msgspec import UNSET
 
 from neurodyn.control.resolve import is_declared
 from neurodyn.core import artifacts
-from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import showing
@@ -22,11 +21,9 @@ from neurodyn.dynamics.artifact import load
 from neurodyn.learn.loop import other_data
 from neurodyn.learn.manifest import MANIFEST, RunRecord, data_of, file_checksums, read_manifest
 from neurodyn.learn.metrics import MetricsLog, read_metrics
-from neurodyn.learn.reproduction import REPETITIONS, TrainingAgain
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.policy.artifact import load_policy, save_policy
-from neurodyn.policy.learners.training import task_of
 from neurodyn.policy.online_learning.problem import OnlineProblem, by_task, pose, require_one_robot
 from neurodyn.policy.online_learning.record import (
     SECONDS,
@@ -219,23 +216,6 @@ def _require_same_data(record: OnlineRecord, out: Path) -> None:
 
 def _rounds_in(out: Path) -> int:
     return max((entry["step"] for entry in read_metrics(out)), default=0)
-
-
-@REPETITIONS.register("policy online")
-def online_again(again: TrainingAgain) -> None:
-    """Repeat a loop."""
-    record = again.read(OnlineRecord)
-    if record.settings.tasks:
-        raise InputError(
-            f"{again.run}: shared its model with other tasks; valid: `neurodyn policy online` with all of them, "
-            f"{', '.join(record.settings.tasks)}"
-        )
-    if is_file(record.settings.reference):
-        raise InputError(f"{again.run}: was made on a robot, {record.settings.reference}, and cannot be reproduced")
-    online(
-        task_of(again), again.out, dynamics=record.dynamics, kind=record.kind, settings=record.settings,
-        data=again.data, policy=record.base if isinstance(record.base, str) else None, device=again.device,
-    )  # fmt: skip
 
 
 def _run(loops: "Sequence[_Loop]") -> list[OnlineResult]:
