@@ -1,35 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn doctor`: what works on this machine; `neurodyn completion`: shell completion.
-
-Completes verbs, flags, robots, tasks, runs and other names.
-"""
+"""`neurodyn doctor`: what works on this machine; `neurodyn completion`: shell completion."""
 
 import os
 import platform
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from glob import glob
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from neurodyn import robots
-from neurodyn.cli.terminal.arguments import Argument, arguments_of_verb
+from neurodyn.cli.terminal.arguments import completion_script
 from neurodyn.cli.terminal.console import ProgressBar, terminal
 from neurodyn.core.artifacts import (
-    PRETRAINED,
-    PRETRAINED_POLICY,
-    pretrained_names,
-    pretrained_policy_names,
     require_writable,
     write_json,
 )
 from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import __version__
-from neurodyn.core.registry import Registry
 from neurodyn.core.workers import available_cores
 
 _LITTLE_DISK, _LITTLE_MEMORY = 5.0, 4.0
@@ -197,161 +187,17 @@ def _caches() -> Iterator[Diagnosis]:
     )
 
 
-_DEPTH = 3
-"""Depth of folders below the current one searched for runs."""
-
-_BASH = """\
-_neurodyn() {
-    local line="${COMP_LINE:0:COMP_POINT}" word prefix=
-    local -a words
-    read -r -a words <<< "$line"
-    [[ $line == *[[:space:]] ]] && words+=("")
-    word="${words[-1]}"
-    # Bash takes what follows a colon for a word of its own.
-    [[ $word == *:* && $COMP_WORDBREAKS == *:* ]] && prefix="${word%"${word##*:}"}"
-    local IFS=$'\\n'
-    COMPREPLY=($(neurodyn --complete "${words[@]:1}" 2>/dev/null))
-    COMPREPLY=("${COMPREPLY[@]#"$prefix"}")
-}
-complete -o default -F _neurodyn neurodyn
-"""
-_ZSH = """\
-#compdef neurodyn
-_neurodyn() {
-    local -a found
-    found=("${(@f)$(neurodyn --complete "${(@)words[2,CURRENT]}" 2>/dev/null)}")
-    found=(${found:#})
-    if (( $#found )); then compadd -a found; else _files; fi
-}
-compdef _neurodyn neurodyn
-"""
-_FISH = """\
-complete -c neurodyn -a '(neurodyn --complete (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
-"""
-_SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
-
-
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print a script that makes a shell complete verbs, flags, robots, tasks, runs and pretrained models at TAB.
+    """Print a script that makes a shell complete verbs, flags and their values at TAB.
 
     Args:
         shell: bash, zsh or fish.
 
     Example:
         echo 'source <(neurodyn completion bash)' >> ~/.bashrc
-        echo 'source <(neurodyn completion zsh)' >> ~/.zshrc
+        neurodyn completion zsh > ~/.zfunc/_neurodyn
         neurodyn completion fish > ~/.config/fish/completions/neurodyn.fish
     """
-    print(_SCRIPTS[shell], end="")
+    from neurodyn.cli.main import VERBS
 
-
-def candidates(verbs: Registry, words: Sequence[str]) -> list[str]:
-    """Return the completions of the last word; empty for file names and free text.
-
-    Args:
-        verbs: The verbs.
-        words: Words typed after `neurodyn`; the last may be empty.
-    """
-    *before, last = words or [""]
-    if not before:
-        offered: Iterable[str] = [*verbs, "--help", "--version"]
-    elif before[0] not in verbs:
-        offered = ()
-    elif isinstance(called := verbs[before[0]].call, Registry):
-        return candidates(called, words[1:])
-    else:
-        offered = _offers(called, before[1:], last)
-    return sorted({name for name in offered if name.startswith(last)})
-
-
-def _offers(verb: Callable[..., None], before: Sequence[str], last: str) -> Iterable[str]:
-    """Return the remaining flags of a verb, or the values of the flag or argument that comes next."""
-    parameters = arguments_of_verb(verb)
-    flags = {flag: one for one in parameters for flag in one.flags}
-    if last.startswith("-"):
-        return ["--help", *(flag for flag, one in flags.items() if one.several or flag not in before)]
-    flag, given = None, False
-    for word in before:
-        if word.startswith("--"):
-            flag = flags.get(word)
-        elif flag is None or flag.switch:
-            given = True
-        elif not flag.several:
-            flag = None
-    if flag is None or flag.switch:
-        flag = next((one for one in parameters if not one.flags and (one.several or not given)), None)
-    return () if flag is None else _values(flag)
-
-
-def _values(argument: Argument) -> Iterable[str]:
-    names = _NAMES.get(argument.metavar or argument.name)
-    if names is not None:
-        return names()
-    shown = argument.metavar.strip("{}").replace("|", ",").split(",")  # tensorboard|MODULE:CLASS
-    return [*argument.choices, *(word for word in shown if word.islower())]
-
-
-def _runs() -> list[str]:
-
-    return [*(PRETRAINED + name for name in pretrained_names()), *_folders("model/spec.json")]
-
-
-def _policies() -> list[str]:
-
-    names = [PRETRAINED_POLICY + name for name in pretrained_policy_names()]
-    return [*names, *_folders("policy.safetensors")]
-
-
-def _folders(holding: str) -> list[str]:
-    """Return nearby folders that hold a file; a run's state/ does not count as a run."""
-    paths = [Path(path) for depth in range(_DEPTH + 1) for path in glob("*/" * depth + holding)]
-    above = len(Path(holding).parts) - 1
-    return [path.parents[above].as_posix() for path in paths if "state" not in path.parts]
-
-
-def _tasks() -> list[str]:
-    from neurodyn.tasks import names
-
-    return names()
-
-
-def _kinds() -> list[str]:
-    from neurodyn.dynamics.kinds import KINDS
-
-    return list(KINDS)
-
-
-def _algorithms() -> list[str]:
-    from neurodyn.policy.learners.algorithms import ALGORITHMS
-
-    return list(ALGORITHMS)
-
-
-def _planners() -> list[str]:
-    from neurodyn.control.planning.planner import PLANNERS
-
-    return [*PLANNERS, "mpc", "imitation"]
-
-
-def _gaits() -> list[str]:
-    from neurodyn.walking.gait import GAITS
-
-    return list(GAITS)
-
-
-_NAMES: dict[str, Callable[[], Iterable[str]]] = {
-    "robot": robots.names,
-    "task": _tasks,
-    "TASK|ROBOT": lambda: [*_tasks(), *robots.names()],
-    "run": _runs,
-    "base": _runs,
-    "runs": lambda: [*_runs(), *_policies()],
-    "policy": _policies,
-    "policies": _policies,
-    **dict.fromkeys(("dynamics", "model", "plant"), lambda: ["analytic", "hybrid", *_runs()]),
-    "kind": _kinds,
-    "algorithm": _algorithms,
-    "planner": _planners,
-    "gait": _gaits,
-}
-"""Names that a value may have, by parameter name, or by its metavar in the help."""
+    print(completion_script(VERBS, shell), end="")

@@ -79,7 +79,7 @@ VERBS: Registry[Verb] = Registry(
     policy=Verb("train, play, evaluate and log policies in any dynamics", POLICY_ACTIONS),
     doctor=Verb("show what works on this machine, and what is missing", installation.doctor),
     export=Verb("export a model or policy as ONNX or C, or data for other tools", evaluate.export),
-    completion=Verb("complete verbs, flags and names with TAB in your shell", installation.completion),
+    completion=Verb("complete verbs, flags and values with TAB in your shell", installation.completion),
 )
 """All verbs."""
 
@@ -196,9 +196,6 @@ def _show_warning(show: Callable[..., None], message: Warning | str, category: t
 def _dispatch(arguments: list[str]) -> int:
     if arguments[:1] == ["--version"]:
         print(f"neurodyn {__version__}")
-        return 0
-    if arguments[:1] == ["--complete"]:
-        print(*installation.candidates(VERBS, arguments[1:]), sep="\n")
         return 0
     return _call(VERBS, "neurodyn", arguments)
 

@@ -6,9 +6,9 @@ import functools
 import inspect
 import io
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from neurodyn.core.errors import MOST_COUNT, MOST_TRANSITIONS, InputError, among, nearest, suggestion
 from neurodyn.core.plain_data import require_regular
@@ -91,26 +91,14 @@ def parse(verb: Callable[..., None], command: str, words: Sequence[str]) -> "fun
     """
     import tyro
 
-    def bind(*args: Any, **kwargs: Any) -> "functools.partial[Any]":
-        return functools.partial(verb, *args, **kwargs)
-
     _require_text(words)
     words = _merge_repeated(verb, words)
-    # The parser reads the signature but calls a function that only binds, so that the verb's own errors stay separate.
     signature, (description, meanings, examples) = inspect.signature(verb), help_of(verb)
-    bind.__signature__ = signature  # type: ignore[attr-defined]
-    bind.__annotations__ = {
-        # No hint instead of "(default: None)".
-        name: Annotated[one.annotation, tyro.conf.arg(
-            help=meanings.get(name), help_behavior_hint="" if one.default in (None, ()) else None
-        )]
-        for name, one in signature.parameters.items()
-    }  # fmt: skip
-    markers, page = (tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone), io.StringIO()
+    bind, page = _binding(verb, meanings), io.StringIO()
     shown = "\n    ".join([f"{description}\n\nExample:", *examples.splitlines()]) if examples else description
     try:
         with contextlib.redirect_stderr(page):
-            bound = tyro.cli(bind, args=list(words), prog=command, description=shown, config=markers)
+            bound = tyro.cli(bind, args=list(words), prog=command, description=shown, config=_markers())
     except SystemExit as stop:
         if not stop.code:
             return None
@@ -125,6 +113,56 @@ def parse(verb: Callable[..., None], command: str, words: Sequence[str]) -> "fun
         if one.required and given.get(one.name) == ():
             raise InputError(f"{command.partition(' ')[2]}: missing {one} (see {command} --help)")
     return bound
+
+
+def _binding(verb: Callable[..., None], meanings: Mapping[str, str]) -> Callable[..., "functools.partial[Any]"]:
+    """Return a function with a verb's signature that only binds, so that the verb's own errors stay separate."""
+    import tyro
+
+    def bind(*args: Any, **kwargs: Any) -> "functools.partial[Any]":
+        return functools.partial(verb, *args, **kwargs)
+
+    bind.__signature__ = signature = inspect.signature(verb)  # type: ignore[attr-defined]
+    bind.__annotations__ = {
+        # No hint instead of "(default: None)".
+        name: Annotated[one.annotation, tyro.conf.arg(
+            help=meanings.get(name), help_behavior_hint="" if one.default in (None, ()) else None
+        )]
+        for name, one in signature.parameters.items()
+    }  # fmt: skip
+    return bind
+
+
+def _markers() -> tuple[Any, ...]:
+    import tyro
+
+    return tyro.conf.PositionalMetavarFromFieldName, tyro.conf.DisallowNone
+
+
+def completion_script(verbs: Mapping[str, Any], shell: str) -> str:
+    """Return tyro's script that completes verbs, groups of verbs, flags and their values; `verbs` as in `cli.main`."""
+    import tyro
+
+    def choice(entries: Mapping[str, Any]) -> Any:
+        calls = {
+            name: group(verb.call) if isinstance(verb.call, Mapping) else _binding(verb.call, {})
+            for name, verb in entries.items()
+        }
+        parts = [Annotated[Any, tyro.conf.subcommand(name, constructor=call)] for name, call in calls.items()]
+        return Union[tuple(parts)]  # noqa: UP007
+
+    def group(entries: Mapping[str, Any]) -> Callable[..., Any]:
+        def bind(verb: Any) -> Any:
+            return verb
+
+        bind.__annotations__ = {"verb": tyro.conf.OmitSubcommandPrefixes[choice(entries)]}
+        return bind
+
+    page = io.StringIO()
+    with contextlib.redirect_stdout(page), contextlib.suppress(SystemExit):
+        script = ["--tyro-print-completion", shell]
+        tyro.cli(choice(verbs), prog="neurodyn", args=script, config=_markers())
+    return page.getvalue()
 
 
 def _merge_repeated(verb: Callable[..., None], words: Sequence[str]) -> list[str]:
