@@ -14,11 +14,6 @@ from typing import Literal, NamedTuple
 
 from neurodyn.cli.terminal.arguments import completion_script
 from neurodyn.cli.terminal.console import ProgressBar, terminal
-from neurodyn.core.artifacts import (
-    require_writable,
-    write_json,
-)
-from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import __version__
 from neurodyn.core.workers import available_cores
 
@@ -35,55 +30,19 @@ class Diagnosis(NamedTuple):
     advice: str = ""
 
 
-def doctor(*, gpu: bool = False, out: Path | None = None) -> None:
+def doctor() -> None:
     """Show versions, extras, devices, memory, disk and caches, with advice on what is missing.
-
-    With --gpu, check the GPU instead: versions, devices, and whether roll-outs equal the CPU's. Without a GPU, checks
-    that need one are listed as not run.
-
-    Args:
-        gpu: Check the GPU.
-        out: File for the report of --gpu (JSON); by default gpu-report.json here.
 
     Example:
         neurodyn doctor
-        neurodyn doctor --gpu --out gpu-report.json
     """
     from neurodyn.cli.terminal.tables import print_table
-
-    if gpu:
-        _check_gpu(out or Path("gpu-report.json"))
-        return
-    if out is not None:
-        raise InputError("--out is for the report of --gpu; valid: with --gpu")
 
     with ProgressBar("looking at this machine"):
         lines = list(findings())
     print_table(terminal(), ("", "Found", "To do"), lines)
     open_points = sum(bool(one.advice) for one in lines)
     print("everything is there" if not open_points else f"{open_points} to do, where you need it")
-
-
-def _check_gpu(out: Path) -> None:
-    """Check the GPU, print what was found, and write it to a file.
-
-    Raises:
-        InputError: The file cannot be written, or a check failed.
-    """
-    from neurodyn.cli.terminal.tables import print_table
-    from neurodyn.evaluate.checks.gpu import check_gpu
-
-    require_writable(out)
-    with ProgressBar("checking the GPU"):
-        checks = check_gpu()
-    print_table(terminal(), ("", "Found", "Outcome"), [(one.check, one.found, one.outcome) for one in checks])
-    write_json(out, {"neurodyn": __version__, "checks": [one.plain() for one in checks]})
-    counts = {outcome: sum(one.outcome == outcome for one in checks) for outcome in ("ok", "failed", "not run")}
-    print(
-        ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) + f"; report to send back: {out}"
-    )
-    if counts["failed"]:
-        raise InputError(f"{counts['failed']} checks failed; valid: all ok; send {out} back with a report of the fault")
 
 
 def findings() -> Iterator[Diagnosis]:
