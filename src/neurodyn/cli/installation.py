@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`neurodyn doctor`: what works on this machine; `neurodyn completion`: shell completion."""
+"""`neurodyn doctor`: what works on this machine."""
 
 import os
 import platform
@@ -10,9 +10,8 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from neurodyn.cli.terminal.arguments import completion_script
 from neurodyn.cli.terminal.console import ProgressBar, terminal
 from neurodyn.core.provenance import __version__
 from neurodyn.core.workers import available_cores
@@ -144,19 +143,3 @@ def _caches() -> Iterator[Diagnosis]:
         f"{size:.0f} MB in {folder}",
         "" if writable else "make it writable: kernels compile at every start",
     )
-
-
-def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print a script that makes a shell complete verbs, flags and their values at TAB.
-
-    Args:
-        shell: bash, zsh or fish.
-
-    Example:
-        echo 'source <(neurodyn completion bash)' >> ~/.bashrc
-        neurodyn completion zsh > ~/.zfunc/_neurodyn
-        neurodyn completion fish > ~/.config/fish/completions/neurodyn.fish
-    """
-    from neurodyn.cli.main import VERBS
-
-    print(completion_script(VERBS, shell), end="")

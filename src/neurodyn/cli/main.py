@@ -16,10 +16,10 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from neurodyn.cli import control, data, demo, evaluate, installation, policy, robots, train
-from neurodyn.cli.terminal.arguments import parse, require_usable_values
+from neurodyn.cli.terminal.arguments import completion_script, parse, require_usable_values
 from neurodyn.core.artifacts import STANDARD_OUTPUT
 from neurodyn.core.errors import InputError, Notice, suggestion
 from neurodyn.core.interruption import Interrupted, stoppable
@@ -53,6 +53,20 @@ POLICY_ACTIONS: Registry[Verb] = Registry(
 """Actions on policies, by the word after `neurodyn policy`."""
 
 
+def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
+    """Print a script that makes a shell complete verbs, flags and their values at TAB.
+
+    Args:
+        shell: bash, zsh or fish.
+
+    Example:
+        echo 'source <(neurodyn completion bash)' >> ~/.bashrc
+        neurodyn completion zsh > ~/.zfunc/_neurodyn
+        neurodyn completion fish > ~/.config/fish/completions/neurodyn.fish
+    """
+    print(completion_script(VERBS, shell), end="")
+
+
 VERBS: Registry[Verb] = Registry(
     "verb",
     demo=Verb("start here: a worn robot, its model, and a policy that works", demo.demo),
@@ -79,7 +93,7 @@ VERBS: Registry[Verb] = Registry(
     policy=Verb("train, play, evaluate and log policies in any dynamics", POLICY_ACTIONS),
     doctor=Verb("show what works on this machine, and what is missing", installation.doctor),
     export=Verb("export a model or policy as ONNX or C, or data for other tools", evaluate.export),
-    completion=Verb("complete verbs, flags and values with TAB in your shell", installation.completion),
+    completion=Verb("complete verbs, flags and values with TAB in your shell", completion),
 )
 """All verbs."""
 
