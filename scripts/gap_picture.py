@@ -24,12 +24,12 @@ SECONDS = 6.0
 
 def main(folder: Path, file: Path) -> None:
     """Animate the first episode of each policy, not chosen by outcome."""
-    played, gap = Store.open(folder / "played.h5"), read_json(folder / "evaluation.json")
-    robot = load(played.header.spec.robot)
+    gap = read_json(folder / "evaluation.json")
+    robot = load(Store.open(folder / "before.h5").header.spec.robot)
     most = round(SECONDS / robot.dt) + 1
     paths, labels = [], []
     for policy, words in enumerate(("before", "after")):
-        q, qd, _ = played.episode(int(np.flatnonzero(played.group == policy)[0]))
+        q, qd, _ = Store.open(folder / f"{words}.h5").episode(0)
         rows = np.minimum(np.arange(most), len(q) - 1)  # a robot that failed stays where its episode ended
         paths.append(Trajectory(torch.from_numpy(q[None, rows]), torch.from_numpy(qd[None, rows])))
         returns, promise = gap["reached"][policy]["return"], gap["promised"][policy]["return"]

@@ -128,7 +128,7 @@ def test_a_robot_is_logged_and_a_policy_trained_in_its_model_and_played_in_it(tm
     scene = json.loads(re.search(r'id="motions">(.*?)</script>', page)[1])
     assert [motion["label"] for motion in scene["motions"]] == ["before", "after"]
     assert all(len(end) == len(scene["radii"]) for motion in scene["motions"] for end in motion["ends"])
-    kept = (out / "played.h5").read_bytes(), (out / "policy/metrics.jsonl").read_bytes()
+    kept = (out / "after.h5").read_bytes(), (out / "policy/metrics.jsonl").read_bytes()
     assert run(["demo", "--out", str(out)]) == 0
-    assert kept == ((out / "played.h5").read_bytes(), (out / "policy/metrics.jsonl").read_bytes())
+    assert kept == ((out / "after.h5").read_bytes(), (out / "policy/metrics.jsonl").read_bytes())
     assert "trained already" in capsys.readouterr().out

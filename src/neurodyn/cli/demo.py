@@ -91,8 +91,8 @@ def _alone(out: Path) -> Iterator[None]:
 
 
 GAP_ROBOT, GAP_TASK, GAP_POLICY = "ant", "ant-run", "pretrained-policy:ant-run"
-GAP_SETTINGS = Path(__file__).with_name("gap.yaml")
-GAP_FRAMES, GAP_NOISE = 9_000, 0.4
+GAP_SETTINGS, GAP_FIT = (Path(__file__).with_name(name) for name in ("gap.yaml", "gap_fit.yaml"))
+GAP_FRAMES, GAP_NOISE = 5_000, 0.4
 """Frames of the robot's log, and the noise on its actions."""
 GAP_EPISODES, GAP_PROMISES = 5, 64
 """Episodes of each policy on the robot, and in its model."""
@@ -142,6 +142,11 @@ def show_gap(out: Path, seed: int) -> None:
     Raises:
         InputError: The extra `policy` or `sim` is not installed.
     """
+    with Beside(partial(forecast_real_robot, out), available_cores()) as real:
+        _close_gap(out, seed, real)
+
+
+def _close_gap(out: Path, seed: int, real: Beside[str]) -> None:
     from neurodyn.policy.learners.algorithms import require_learner
 
     require_learner()
@@ -151,7 +156,7 @@ def show_gap(out: Path, seed: int) -> None:
     from neurodyn.identify.result import read_adaptation
     from neurodyn.identify.run import adapt
     from neurodyn.policy.episodes.logs import log_policies
-    from neurodyn.policy.episodes.report import measure_gap, write_gap
+    from neurodyn.policy.episodes.report import PolicyGap, measure_gap, play_in_both, write_gap
     from neurodyn.policy.learners.learner import initial_policy
     from neurodyn.policy.learners.training import train as train_policy
     from neurodyn.policy.settings import load_settings, with_flags
@@ -164,7 +169,7 @@ def show_gap(out: Path, seed: int) -> None:
     settings = with_flags(load_settings(GAP_TASK, GAP_SETTINGS), seed=seed)
     initial, settings = initial_policy(task, GAP_POLICY, settings)
     cores = available_cores()
-    with ProgressBar("demo") as bar, Beside(partial(forecast_real_robot, out), cores) as real:
+    with ProgressBar("demo") as bar:
         bar.say("a real Go2 in the air: its log ships, with the model that was adapted to it")
         bar.say(
             f"1/5  the robot: {robot}, unlike its declaration (its file); {GAP_POLICY} and random (uniformly random "
@@ -178,35 +183,38 @@ def show_gap(out: Path, seed: int) -> None:
         with stage(0.07, 0.08, "the real robot"):
             bar.say(f"     of the real robot: {real.result()}")
         bar.say("2/5  identification: motors, joints, floor and payload from the log, without networks on top")
-        with stage(0.08, 0.45, "identifying"):
-            figures = read_adaptation(run)
-            if figures is None:
-                going_on = (run / "config.yaml").exists()
-                figures = adapt(GAP_ROBOT, log, run, mechanism=True, seed=seed, resume=going_on).figures
-        for line in sentences(figures):
-            bar.say(f"     {line}")
-        said = f"3/5  training: PPO in the identified model, from {GAP_POLICY}; the robot does not run"
-        page = partial(write_identification, run, figures)
-        with stage(0.45, 0.78, "training"), Beside(page, cores) as written:
+        play = partial(play_in_both, GAP_TASK, robot, episodes=(GAP_EPISODES, GAP_PROMISES), seed=seed)
+        played = out / "before.h5", out / "after.h5"
+        with Beside(partial(play, GAP_POLICY, "hybrid", played[0]), cores) as before:
+            with stage(0.08, 0.5, "identifying"):
+                figures = read_adaptation(run)
+                if figures is None:
+                    going_on = (run / "config.yaml").exists()
+                    figures = adapt(GAP_ROBOT, log, run, settings=GAP_FIT, seed=seed, resume=going_on).figures
+            for line in sentences(figures):
+                bar.say(f"     {line}")
+            said = f"3/5  training: PPO in the identified model, from {GAP_POLICY}; the robot does not run"
+            page = partial(write_identification, run, figures)
+            with stage(0.5, 0.84, "training"), Beside(page, cores) as written:
 
-            def fit(**going: Any) -> "TrainState":
-                opened = open_dynamics(task, str(run))
-                if isinstance(opened.dynamics, HybridDynamics):
-                    opened.dynamics.threads = cores
-                return train_policy(task, opened, folder, settings, initial=initial, **going)
+                def fit(**going: Any) -> "TrainState":
+                    opened = open_dynamics(task, str(run))
+                    if isinstance(opened.dynamics, HybridDynamics):
+                        opened.dynamics.threads = cores
+                    return train_policy(task, opened, folder, settings, initial=initial, **going)
 
-            _train(bar, said, folder, fit, "policy")
-            written.result()
-        bar.say(f"4/5  both policies: {GAP_EPISODES} episodes each in the robot, {GAP_PROMISES} in their models")
-        with stage(0.78, 1.0, "playing"):
-            played = out / "played.h5"
-            measure = partial(
-                measure_gap, GAP_TASK, robot, (GAP_POLICY, str(folder)), ("hybrid", str(run)), played,
-                adaptation=figures, episodes=(GAP_EPISODES, GAP_PROMISES), seed=seed,
-            )  # fmt: skip
-            result, report = _measure(
-                bar, out, measure, "5/5  report", lambda gap: write_gap(out, figures, run, gap, played)
-            )
+                _train(bar, said, folder, fit, "policy")
+                written.result()
+            bar.say(f"4/5  both policies: {GAP_EPISODES} episodes each in the robot, {GAP_PROMISES} in their models")
+            with stage(0.84, 1.0, "playing"):
+
+                def measure() -> PolicyGap:
+                    after = play(str(folder), str(run), played[1])
+                    return measure_gap(GAP_TASK, robot, before.result(), after, figures)
+
+                result, report = _measure(
+                    bar, out, measure, "5/5  report", lambda gap: write_gap(out, figures, run, gap, played)
+                )
     print_tables("", [result.table()])
     print(f"report: {report}")
     if grade_of(result.verdict) != "fails":

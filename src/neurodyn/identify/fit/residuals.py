@@ -515,9 +515,10 @@ class Residuals:
         """
         sets, count = point.x.shape[0], getattr(point, name).shape[-1]
         group = max(1, _WORLDS // (sets * self.windows.count))
-        derivatives: list[Tensor] = []
-        for first in range(0, count, group):
-            columns = range(first, min(first + group, count))
+
+        @torch.no_grad()  # no_grad holds for the calling thread only
+        def of_group(number: int) -> tuple[Tensor, ...]:
+            columns = range(group * number, min(group * (number + 1), count))
             moved, width = self._move(point, name, columns, step), 2.0 * step
             if both_sides:
                 behind = self._turned(
@@ -525,14 +526,15 @@ class Residuals:
                 )
                 ahead = self._turned(moved.view(len(columns), *errors.shape).sub_(errors))
                 smaller = torch.where((ahead.abs() < behind.abs()) | behind.isnan(), ahead, behind)
-                derivatives.extend(smaller.flatten(0, 1).div_(step).split(sets))
-                continue
+                return smaller.flatten(0, 1).div_(step).split(sets)
             if self.options.one_sided:
                 change, width = moved.view(len(columns), *errors.shape).sub_(errors).flatten(0, 1), step
             else:
                 change = moved.sub_(self._move(point, name, columns, -step))
-            derivatives.extend(self._turned(change).div_(width).split(sets))
-        return derivatives
+            return self._turned(change).div_(width).split(sets)
+
+        found = in_threads(of_group, -(-count // group), self._threads)
+        return [one for derivatives in found for one in derivatives]
 
     def _move(self, point: Point, name: str, columns: Sequence[int], step: float) -> Tensor:
         """Return the errors with each of these columns moved, in all logs or windows, [columns * S, W, T, channels]."""

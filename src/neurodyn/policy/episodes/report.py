@@ -370,62 +370,78 @@ def _with_error(measured: Returns) -> str:
     return f"{measured.mean:.0f} ± {_error(measured):.0f}"
 
 
-def measure_gap(
-    task: str,
-    robot: str,
-    policies: tuple[str, str],
-    models: tuple[str, str],
-    played: Path,
-    *,
-    adaptation: IdentificationFigures,
-    episodes: tuple[int, int],
-    seed: int = 0,
-) -> PolicyGap:
-    """Evaluate two policies on a robot, and each in its training model, without exploration noise.
+class PlayedPolicy(Record, frozen=True):
+    """Returns of one policy, in its training model and on a robot.
+
+    Attributes:
+        policy: Name of the policy.
+        promised: Its return in the model.
+        reached: Its return on the robot.
+        speed: Mean ground speed on the robot [m/s].
+    """
+
+    policy: str
+    promised: Returns
+    reached: Returns
+    speed: float
+
+
+def play_in_both(
+    task: str, robot: str, policy: str, model: str, played: Path, *, episodes: tuple[int, int], seed: int = 0
+) -> PlayedPolicy:
+    """Evaluate a policy on a robot and in its training model, without exploration noise.
 
     Args:
         task: Name of the task.
         robot: The robot, as FILE.py:CLASS.
-        policies: The policies before and after the model was adapted to logs of the robot.
-        models: The model of each.
-        played: Store for the episodes on the robot, in groups named as the policies; a complete one is reused.
-        adaptation: Results of adapting the model to the logs.
-        episodes: Number of episodes of each policy on the robot, and in its model.
+        policy: The policy.
+        model: Its model.
+        played: Store for the episodes on the robot; a complete one is reused.
+        episodes: Number of episodes on the robot, and in the model.
         seed: Seed of starts.
 
     Raises:
-        InputError: Policies, models and robot are incompatible.
+        InputError: Policy, model and robot are incompatible.
     """
     frames = load_task(task).frames
-    models_of = zip(policies, models, strict=True)
-    with ThreadPoolExecutor(1) as pool, stage(0.0, 1.0, "the robot"):  # which leaves a core to their models
-        promising = [
-            pool.submit(evaluate_policy, (policy,), (model,), episodes=episodes[1], seed=seed)
-            for policy, model in models_of
-        ]
-        summary = log_policies(
-            policies, played, robot=robot, transitions=len(policies) * episodes[0] * frames, noise=0.0, seed=seed
-        )
-    promised = [one.result().results[0] for one in promising]
-    before, after = (summary.outcomes[name].returns_in(robot) for name in policies)
-    store = Store.open(played)
-    metrics = read_metrics(Path(policies[1]))[-1]
-    better = after.mean - before.mean > 2.0 * math.hypot(_error(before), _error(after))
+    with ThreadPoolExecutor(1) as pool, stage(0.0, 1.0, "the robot"):  # which leaves a core to the model
+        promising = pool.submit(evaluate_policy, (policy,), (model,), episodes=episodes[1], seed=seed)
+        summary = log_policies((policy,), played, robot=robot, transitions=episodes[0] * frames, noise=0.0, seed=seed)
+    return PlayedPolicy(
+        policy=policy, promised=promising.result().results[0], reached=summary.outcomes[policy].returns_in(robot),
+        speed=_speed(Store.open(played)),
+    )  # fmt: skip
+
+
+def measure_gap(
+    task: str, robot: str, before: PlayedPolicy, after: PlayedPolicy, adaptation: IdentificationFigures
+) -> PolicyGap:
+    """Compare the policies before and after the model was adapted to logs of the robot.
+
+    Args:
+        task: Name of the task.
+        robot: The robot, as FILE.py:CLASS.
+        before: Returns of the policy before.
+        after: Returns of the one that was trained in the adapted model.
+        adaptation: Results of adapting the model to the logs.
+    """
+    metrics = read_metrics(Path(after.policy))[-1]
+    gained = after.reached.mean - before.reached.mean
     verdict = Verdict("ok", "", "")
-    if not better:
+    if gained <= 2.0 * math.hypot(_error(before.reached), _error(after.reached)):
         verdict = Verdict("warning", "the second policy is not clearly better", "give another --seed")
     return PolicyGap(
-        task=task, robot=robot, minutes=adaptation.log.minutes if adaptation.log else 0.0, policies=policies,
-        promised=(promised[0], promised[1]), reached=(before, after),
-        speeds=(_speed(store, 0), _speed(store, 1)), updates=int(metrics["step"]),
+        task=task, robot=robot, minutes=adaptation.log.minutes if adaptation.log else 0.0,
+        policies=(before.policy, after.policy), promised=(before.promised, after.promised),
+        reached=(before.reached, after.reached), speeds=(before.speed, after.speed), updates=int(metrics["step"]),
         cpu_seconds={"identification": adaptation.cpu_seconds, "training": float(metrics["cpu_seconds"])},
         verdict=str(verdict),
     )  # fmt: skip
 
 
-def _speed(played: Store, group: int) -> float:
-    """Return the mean ground speed of a policy's episodes, as start-to-end distance over time [m/s]."""
-    paths = [played.episode(int(index))[0] for index in np.flatnonzero(played.group == group)]
+def _speed(played: Store) -> float:
+    """Return the mean ground speed of episodes, as start-to-end distance over time [m/s]."""
+    paths = [played.episode(index)[0] for index in range(len(played.group))]
     seconds = sum(len(q) - 1 for q in paths) * played.header.spec.dt
     return float(sum(np.hypot(*(q[-1, :2] - q[0, :2])) for q in paths) / seconds)
 
@@ -434,7 +450,9 @@ def _error(measured: Returns) -> float:
     return measured.std / max(measured.episodes, 1) ** 0.5
 
 
-def write_gap(out: Path, adaptation: IdentificationFigures, model: Path, gap: PolicyGap, played: Path) -> Path:
+def write_gap(
+    out: Path, adaptation: IdentificationFigures, model: Path, gap: PolicyGap, played: tuple[Path, Path]
+) -> Path:
     """Write OUT/report.html, the page of a closed gap, atomically, and return its path.
 
     Args:
@@ -442,18 +460,15 @@ def write_gap(out: Path, adaptation: IdentificationFigures, model: Path, gap: Po
         adaptation: Results of adapting the model to the logs.
         model: Run of the adaptation.
         gap: Measured returns.
-        played: Store of the episodes on the robot.
+        played: Stores of the episodes on the robot, before and after.
 
     Raises:
         InputError: The page cannot be written.
     """
-    store = Store.open(played)
-    robot, dt = store.header.spec.robot, store.header.spec.dt
+    stores = [Store.open(path) for path in played]
+    robot, dt = stores[0].header.spec.robot, stores[0].header.spec.dt
     before, _ = gap.reached
-    first = {
-        name: store.episode(int(np.flatnonzero(store.group == k)[0]))[0][::_DRAWN]
-        for k, name in enumerate(("before", "after"))
-    }
+    first = {name: store.episode(0)[0][::_DRAWN] for name, store in zip(("before", "after"), stores, strict=True)}
     caption = (
         "The first episode of each in the robot, in real time; not chosen by how well it went. Grid: 1 m. The robot is "
         "drawn as declared, without its faults."
