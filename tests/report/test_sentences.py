@@ -119,6 +119,12 @@ DELAY = quantity("motors.delay", 0.0121, 0.0118, 0.0124, unit="s", x=2.0)
             for joint in ("hip", "knee")
          ]),
          "The ratio kd / kp is known in 2 joints (in hip to 2 %), neither alone."),
+        (figures(together=[
+            JointRegion(names=(f"actuator.{joint}.gain", "actuator.ankle.gain"), form="ratio", value=1.0,
+                        interval=(0.99, 1.01))
+            for joint in ("hip", "knee")
+         ]),
+         "The ratio gain / gain is known in 2 pairs (hip.gain / ankle.gain to 1 %), neither alone."),
         (figures(DELAY, delay=DelayFigures(
             delay=0.01, delay_error=0.005, parts="delay + lag", total=0.014, total_error=0.001, split=False,
             text="delay + lag = 14 +- 1 ms; how it splits is not known",

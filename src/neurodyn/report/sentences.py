@@ -275,17 +275,21 @@ def _delay(result: IdentificationFigures) -> list[str]:
 
 def _together(result: IdentificationFigures) -> list[str]:
     """Return what is known of two quantities together: of the most pairs of one kind in a sentence."""
-    kinds: dict[str, list[JointRegion]] = {}
+    kinds: dict[tuple[str, bool], list[JointRegion]] = {}
     for one in result.together:
-        first, second = (name.rpartition(".")[2] for name in one.names)
-        kinds.setdefault(f"{one.form} {first} {one.sign} {second}", []).append(one)
+        (of, first), (other, second) = (name.rpartition(".")[::2] for name in one.names)
+        kinds.setdefault((f"{one.form} {first} {one.sign} {second}", of == other), []).append(one)
     if not kinds:
         return []
-    kind, found = max(kinds.items(), key=lambda one: len(one[1]))
+    (kind, of_one_joint), found = max(kinds.items(), key=lambda one: len(one[1]))
     if len(found) == 1:
         return [f"{capital(found[0].text)}."]
-    where = found[0].names[0].rpartition(".")[0].removeprefix("actuator.")
-    return [f"The {kind} is known in {len(found)} joints (in {where} to {found[0].width}), neither alone."]
+    first, second = (name.removeprefix("actuator.") for name in found[0].names)
+    if of_one_joint:
+        where = f"{len(found)} joints (in {first.rpartition('.')[0]} to {found[0].width})"
+    else:
+        where = f"{len(found)} pairs ({first} {found[0].sign} {second} to {found[0].width})"
+    return [f"The {kind} is known in {where}, neither alone."]
 
 
 def _differences(result: IdentificationFigures) -> list[str]:
