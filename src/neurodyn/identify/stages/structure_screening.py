@@ -98,7 +98,7 @@ def candidates_for(model: FitModel, settings: IdentificationSettings) -> list[St
     ]
 
 
-def replace_windows(stage: FitStage) -> FitStage:
+def with_few_windows(stage: FitStage) -> FitStage:
     """Return a stage with few windows."""
     return FitStage(seconds=stage.seconds, windows=min(stage.windows, _WINDOWS), iterations=stage.iterations)
 
@@ -116,7 +116,7 @@ def screen(fitting: Fitting, stages: Sequence[FitStage], *, last: bool = False, 
         if kind.screened and kind.last == last and (asked or kind is ADDED_PAYLOAD):
             by_probe.setdefault(kind.probe, []).append(one)
     for stage in stages:
-        windows = fitting.windows(Split.TRAIN, replace_windows(stage))
+        windows = fitting.windows(Split.TRAIN, with_few_windows(stage))
         own = fitting.residuals(windows)
         left = now = float(own.cost(fitting.start(own)))
         for probe, candidates in sorted(by_probe.items(), key=lambda one: one[0] is not None):
@@ -132,7 +132,12 @@ def screen(fitting: Fitting, stages: Sequence[FitStage], *, last: bool = False, 
                 before = found.get(key, entry)
                 # Steps over short windows are nearly linear, and better starts where they show something.
                 found[key] = entry if before.share < LEAST < entry.share else before
-    for (kind, place), one in list(found.items()):  # a payload moves the centre of mass, too
+    return _ranked(found)
+
+
+def _ranked(found: dict[tuple[str, str], Screened]) -> list[Screened]:
+    """Return what the screening says of candidates, by kind and place, the most promising first."""
+    for (kind, place), one in found.copy().items():  # a payload moves the centre of mass, too
         load = next((both for both in found if both[1] == place and STRUCTURES[both[0]] is ADDED_PAYLOAD), None)
         if STRUCTURES[kind] is MOVED_CENTRE and load is not None and one.share > found[load].share:
             found[load] = replace(found[load], share=one.share)

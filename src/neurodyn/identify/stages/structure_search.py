@@ -44,8 +44,8 @@ from neurodyn.identify.stages.structure_screening import (
     Screened,
     candidates_for,
     describe,
-    replace_windows,
     screen,
+    with_few_windows,
 )
 from neurodyn.identify.unknowns.quantities import carriers
 from neurodyn.identify.unknowns.search_space import IMPLAUSIBLE, MASS_SCALE, PAYLOAD, CoordinateSpace
@@ -536,7 +536,7 @@ def fit_with(
         begun = torch.cat([begun, torch.stack([begun_from(screened.x, start) for start in screened.starts])])
     begun, ends = space.clip(begun), []
     if len(begun) > 1:
-        few = trial.residuals(trial.windows(Split.TRAIN, replace_windows(stages[0])))
+        few = trial.residuals(trial.windows(Split.TRAIN, with_few_windows(stages[0])))
         begun = begun[few.cost(trial.start(few, begun[0]).at(begun)).argmin()][None]
     stages = stages if of_drives else stages[:1]  # bodies show in short windows, whose fits are better conditioned
     for stage in stages:
