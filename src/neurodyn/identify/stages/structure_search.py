@@ -19,13 +19,12 @@ from torch import Tensor
 from neurodyn.data.header import Split
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.identify.confidence.parameter_search import kept_stage
-from neurodyn.identify.fit.intervals import identifiability, unexplained
 from neurodyn.identify.ladder.rungs import HeldOutErrors, noise_errors
 from neurodyn.identify.ladder.structures import FitModel
-from neurodyn.identify.result import CONFIDENCE, TriedStructure, UnseenPayload
+from neurodyn.identify.result import TriedStructure, UnseenPayload
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.stages.drive_structures import LOADED_FRICTION
-from neurodyn.identify.stages.fit_judge import held_out_of, judged_by_costs
+from neurodyn.identify.stages.fit_judge import has_effect, held_out_of, judged_by_costs
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.lasting_errors import TIMES, LastingError
 from neurodyn.identify.stages.structure_kinds import (
@@ -132,8 +131,12 @@ class StructureSearch:
         share = self.fitting.held_out_cost() / max(self.costs[kept_stage(self.costs)], 1e-300)
         self.costs = {name: share * cost for name, cost in self.costs.items()}  # in the other scale
         self._forget()
-        kept = _has_implausible_masses(finished) and (self._move_payload() or self._round(nearer=True))
-        kept = kept or self._fit_best(self._promising_payload(), nearer=True)
+        implausible, loads = _has_implausible_masses(finished), self._promising_payload()
+        if not (implausible or loads or joints):
+            return False
+        self._settle()  # longer steps of the engine ask for other values
+        kept = implausible and (self._move_payload() or self._round(nearer=True))
+        kept = kept or self._fit_best(loads, nearer=True)
         return (bool(joints) and self._round_of_springs(joints[:1])) or kept
 
     @property
@@ -317,7 +320,7 @@ class StructureSearch:
             elif plausible:
                 reason += ", but with it values are nearer to the declared ones"
         kept = judgement.kept or finer is not None or plausible
-        if kept and not has_effect(trial, self.fitting.space, candidate, kept_stage(costs)):
+        if kept and not has_effect(trial, self._effects(trial, candidate), kept_stage(costs)):
             kept, finer, plausible = False, None, False
             reason += ", but its quantities do not differ from nothing"
         told = TriedStructure(
@@ -329,6 +332,14 @@ class StructureSearch:
             and 1.0 - (judgement.share or 1.0) > max(_DOUBTED * judgement.needed, _MATTERS),
         )  # fmt: skip
         return _Trial(candidate, trial, costs, told, errors, finer, plausible)
+
+    def _effects(self, trial: Fitting, candidate: StructureCandidate) -> list[str]:
+        """Return the coordinates of a structure, in a fit with it, that are as declared where it has no effect."""
+        patterns = STRUCTURES[candidate.kind].effects
+        return [
+            name for name in trial.space.names if any(fnmatchcase(name, pattern) for pattern in patterns)
+            and (name in PAYLOAD or name not in self.fitting.space.names)  # a payload may be that of another place
+        ]  # fmt: skip
 
     def _keep(self, trials: Sequence["_Trial"]) -> bool:
         """Keep the best of trials, if one is better than the fit."""
@@ -400,32 +411,6 @@ class _Trial:
     def refused(self) -> "_Trial":
         """Return the trial, not to be kept."""
         return replace(self, told=msgspec.structs.replace(self.told, kept=False), finer=None, plausible=False)
-
-
-def has_effect(trial: Fitting, without: CoordinateSpace, candidate: StructureCandidate, stage: FitStage) -> bool:
-    """Return whether quantities of a structure in a fit with it differ from nothing, all together: Wald's test.
-
-    Those count that the fit `without` it does not have.
-    """
-    from scipy.special import fdtri
-
-    space, rows = trial.space, list[int]()
-    for k, name in enumerate(space.names):
-        acts = any(fnmatchcase(name, pattern) for pattern in STRUCTURES[candidate.kind].effects)
-        if acts and (name not in without.names or name in PAYLOAD):  # which may be that of another place
-            rows.append(k)
-    if not rows:
-        return True
-    residuals = trial.residuals(trial.windows(Split.TRAIN, stage))
-    point = trial.start(residuals)
-    analysis = identifiability(residuals, point).inflated(unexplained(residuals, point))
-    rows = [k for k in rows if not bool(analysis.bound[k])]
-    if not rows:
-        return False
-    deviations, apart = analysis.deviations[rows].clamp(max=1.0), (trial.x - space.declared)[rows]
-    covariance = deviations[:, None] * analysis.correlation[rows][:, rows] * deviations
-    statistic = float(apart @ torch.linalg.pinv(covariance, hermitian=True) @ apart) / len(rows)
-    return statistic > float(fdtri(len(rows), max(1, analysis.degrees), CONFIDENCE))
 
 
 def asks(fitting: Fitting, held_out: HeldOutErrors) -> list[str]:
