@@ -21,7 +21,6 @@ from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
 from neurodyn.identify.stages import structure_search
-from neurodyn.identify.stages.fit_judge import judged_by_costs
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.lasting_errors import LastingError
 from neurodyn.identify.stages.structure_choice import best_structure
@@ -95,9 +94,6 @@ def test_a_payload_is_found_on_the_link_that_carries_it(arm: tuple[Path, Store])
     space, x = search.fitting.space, search.fitting.x
     assert space.carrier == "elbow"
     assert float(space.value("payload.z", x)) < -0.1
-    assert judged_by_costs(fitting, search.fitting).share < 0.9
-    assert [judged_by_costs(fitting, one).kept for one in (search.fitting, fitting)] == [True, False]
-    assert not judged_by_costs(search.fitting, fitting).kept
 
 
 @pytest.mark.parametrize(("deviations", "gain", "lasting", "rounds"), [

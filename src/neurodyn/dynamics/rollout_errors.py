@@ -285,34 +285,30 @@ def judge(below: RolloutErrors, above: RolloutErrors, frames: Sequence[int], blo
     both, rows = below.finite & above.finite, [frame - 1 for frame in frames]
     before, after = (errors.judged[both][:, rows].abs() for errors in (below, above))
     scale = before.mean(0).clamp_min(1e-9)
-    before, after = ((errors / scale).mean((1, 2)) for errors in (before, after))
-    judgement = judge_windows(before, after, replace(blocks, of_window=blocks.of_window[both]), "error")
+    of_window = blocks.of_window[both]
+    counts = torch.bincount(of_window, minlength=blocks.count)
+    counted = counts > 0
+
+    def score(errors: Tensor) -> Tensor:
+        by_window = (errors / scale).mean((1, 2))
+        return (by_window.new_zeros(blocks.count).index_add(0, of_window, by_window) / counts)[counted]
+
+    before, after = score(before), score(after)
+    share = float(after.mean() / before.mean()) if bool(both.any()) else None
     ours, theirs = (1.0 - float(errors.finite.double().mean()) for errors in (above, below))
     if ours != theirs:
         reason = f"{percent(ours)} of its roll-outs are not finite, {percent(theirs)} of those below"
-        return Judgement(ours < theirs, judgement.share, reason)
-    return judgement
-
-
-def judge_windows(before: Tensor, after: Tensor, blocks: Blocks, what: str) -> Judgement:
-    """Return whether values of windows, shape [W], fall by more than the spread over independent blocks of them.
-
-    Finite ones count; `what` names them.
-    """
-    values = torch.stack([before, after, torch.ones_like(before)], 1)
-    sums = blocks.sums(torch.where(values.isfinite().all(1, keepdim=True), values, 0.0))
-    before, after = (sums[sums[:, 2] > 0.0, :2] / sums[sums[:, 2] > 0.0, 2:]).unbind(1)
-    if not len(before):
+        return Judgement(ours < theirs, share, reason)
+    if share is None:
         return Judgement(False, None, "no roll-out is finite")
-    count, mean = len(before), max(float(before.mean()), 1e-300)
-    share = float(after.mean()) / mean
+    count = int(counted.sum())
     text = replace(blocks, count=count).text
     if count < _FEW:
-        reason = f"{share:.2f} of the {what}, in {text}: too few to tell a spread"
-        return Judgement(share < 1.0 - _CLEARLY, share, reason, abs(share - 1.0) <= _CLEARLY)
-    gain = (before - after) / mean
+        reason = f"{share:.2f} of the error, in {text}: too few to tell a spread"
+        return Judgement(share < 1.0 - _CLEARLY, share, reason)
+    gain = before - after
     needed = student_t(count - 1) * float(gain.std() / count**0.5)
     kept = float(gain.mean()) > needed
     verb = "better" if kept else "not better"
-    reason = f"{share:.2f} of the {what}, {verb} beyond the spread over {text} (± {needed:.2f})"
-    return Judgement(kept, share, reason, abs(float(gain.mean())) <= needed, needed)
+    reason = f"{share:.2f} of the error, {verb} beyond the spread over {text} (± {needed:.2f})"
+    return Judgement(kept, share, reason, abs(float(gain.mean())) <= needed, needed / max(float(before.mean()), 1e-12))

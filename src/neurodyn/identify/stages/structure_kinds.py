@@ -114,7 +114,7 @@ def payload_starts(model: FitModel, link: str, mass: float, moment: Sequence[flo
 
 ADDED_PAYLOAD = StructureKind(
     "a payload on the link of", _payloads, lambda model, link: replace(model, carrier=link), _payload_starts,
-    ("payload.mass",), ("payload.mass",),
+    ("payload.mass",), PAYLOAD[:-1],
 )  # fmt: skip
 
 

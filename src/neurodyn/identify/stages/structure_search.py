@@ -24,7 +24,7 @@ from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import TriedStructure, UnseenPayload
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.stages.drive_structures import LOADED_FRICTION
-from neurodyn.identify.stages.fit_judge import has_effect, held_out_of, judged_by_costs
+from neurodyn.identify.stages.fit_judge import has_effect, held_out_of
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.lasting_errors import TIMES, LastingError
 from neurodyn.identify.stages.structure_kinds import (
@@ -61,8 +61,6 @@ share of errors that it then saves.
 """
 _REST = 3.0
 """Ratio of held-out errors to those of a perfect model under the sensors' noise above which a fit asks."""
-_EVIDENCE = 10.0
-"""Cost of priors that a payload saves from which on it is kept though it predicts no better than other masses."""
 _NOTABLE = 0.02
 """Payload that matters, as a share of the robot's mass."""
 _FEW = 3
@@ -299,39 +297,24 @@ class StructureSearch:
         ])  # fmt: skip
 
     def _try(self, screened: Screened, lasting: Sequence[str] = ()) -> "_Trial":
-        """Fit a candidate, and judge it by held-out roll-outs; a payload, or for `lasting` errors, by costs, too.
-
-        Those are so fine that a spring makes up for long steps of the engine.
-        """
+        """Fit a candidate, and judge it by held-out roll-outs."""
         candidate = screened.candidate
         trial, costs = fit_with(self.fitting, screened, self._stages, self._begin)
         # Springs settle for longer, and both are judged on the same windows.
         past = max(self.fitting.past, trial.past)
         before, errors = self._errors(past), held_out_of(trial, past)
-        judgement, finer, plausible = before.judge(errors), None, False
-        reason = judgement.reason
-        if judgement.open:
-            payload = STRUCTURES[candidate.kind] is ADDED_PAYLOAD
-            by_costs = judged_by_costs(self.fitting, trial) if payload or lasting else judgement
-            plausible = payload and _off_priors(self.fitting) - _off_priors(trial) > _EVIDENCE
-            if by_costs.kept:
-                finer = by_costs.share
-                reason += f", but {by_costs.reason}"
-            elif plausible:
-                reason += ", but with it values are nearer to the declared ones"
-        kept = judgement.kept or finer is not None or plausible
-        if kept and not has_effect(trial, self._effects(trial, candidate), kept_stage(costs)):
-            kept, finer, plausible = False, None, False
-            reason += ", but its quantities do not differ from nothing"
+        judgement = before.judge(errors)
+        acts = not judgement.kept or has_effect(trial, self._effects(trial, candidate), kept_stage(costs))
         told = TriedStructure(
-            name=describe(candidate), kept=kept, share=judgement.share, reason=reason,
+            name=describe(candidate), kept=judgement.kept and acts, share=judgement.share,
+            reason=judgement.reason + ("" if acts else ", but its quantities do not differ from nothing"),
             asked_by=[f"errors of {name} last" for name in lasting] or self._reasons
             or [f"the screening alone, by {screened.share:.1%} of the cost"],
             expected=screened.share,
             doubted=judgement.open and screened.share >= LEAST
             and 1.0 - (judgement.share or 1.0) > max(_DOUBTED * judgement.needed, _MATTERS),
         )  # fmt: skip
-        return _Trial(candidate, trial, costs, told, errors, finer, plausible)
+        return _Trial(candidate, trial, costs, told, errors)
 
     def _effects(self, trial: Fitting, candidate: StructureCandidate) -> list[str]:
         """Return the coordinates of a structure, in a fit with it, that are as declared where it has no effect."""
@@ -344,13 +327,8 @@ class StructureSearch:
     def _keep(self, trials: Sequence["_Trial"]) -> bool:
         """Keep the best of trials, if one is better than the fit."""
         most = {kind: 1.0 if structure.screened else _SHARE for kind, structure in STRUCTURES.items()}
-        better = [one for one in trials if one.by_errors and (one.told.share or 0.0) < most[one.candidate.kind]]
+        better = [one for one in trials if one.told.kept and (one.told.share or 0.0) < most[one.candidate.kind]]
         best = min(better, key=lambda one: one.told.share or 0.0, default=None)
-        if best is None:
-            best = min((one for one in trials if one.finer is not None), key=lambda one: one.finer or 0.0, default=None)
-        if best is None:
-            likely = (one for one in trials if one.plausible)
-            best = min(likely, key=lambda one: _off_priors(one.fitting), default=None)
         if best is not None and STRUCTURES[best.candidate.kind] is MOVED_CENTRE:  # which a payload moves, too
             loads = (one for one in better if STRUCTURES[one.candidate.kind] is ADDED_PAYLOAD)
             best = next((one for one in loads if not one.errors.judge(best.errors).kept), best)
@@ -389,28 +367,17 @@ class StructureSearch:
 
 @dataclass(frozen=True)
 class _Trial:
-    """A fit with a candidate, its held-out costs by stage, what is said of it, and its errors.
-
-    If errors alone do not tell, `finer` is the share of the held-out cost from fitted starts if that is less, and
-    `plausible` says that it predicts as well as the fit without it, with values that the priors expect.
-    """
+    """A fit with a candidate, its held-out costs by stage, what is said of it, and its errors."""
 
     candidate: StructureCandidate
     fitting: Fitting
     costs: dict[FitStage, float]
     told: TriedStructure
     errors: HeldOutErrors
-    finer: float | None = None
-    plausible: bool = False
-
-    @property
-    def by_errors(self) -> bool:
-        """Whether it is kept for its errors."""
-        return self.told.kept and self.finer is None and not self.plausible
 
     def refused(self) -> "_Trial":
         """Return the trial, not to be kept."""
-        return replace(self, told=msgspec.structs.replace(self.told, kept=False), finer=None, plausible=False)
+        return replace(self, told=msgspec.structs.replace(self.told, kept=False))
 
 
 def asks(fitting: Fitting, held_out: HeldOutErrors) -> list[str]:
