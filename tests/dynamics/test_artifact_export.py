@@ -3,6 +3,7 @@
 
 import json
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -30,7 +31,7 @@ ort = pytest.importorskip("onnxruntime")
 PLANE = Scene(shapes=(Plane(),))
 
 
-@pytest.mark.parametrize(("kind", "members"), [("mlp", 1), ("gru", 1), ("transformer", 1), ("mlp", 3), ("gru", 3)])
+@pytest.mark.parametrize(("kind", "members"), [("mlp", 1), ("gru", 1), ("transformer", 1), ("gru", 3)])
 def test_a_rollout_in_onnx_runtime_is_the_models_own(kind, members, tmp_path):
     model = make_model(kind, torch.float32, members=members).requires_grad_(False)
     assert export_model(model, tmp_path / "model.onnx") < 1e-5
@@ -71,9 +72,12 @@ def test_the_file_names_columns_units_and_the_frame(tmp_path):
 
 
 def hopping(base, kind, scene=PLANE, substeps=2):
-    """A network with random weights that feels a plane, and corrects a base."""
+    """A network with random weights that feels a plane at two points, and corrects a base.
+
+    A file has the solver of contacts written out: its size grows with the square of the points.
+    """
     torch.manual_seed(0)
-    tree = mechanism()
+    tree = msgspec.structs.replace(mechanism(), points=mechanism().points[:2])
     spec, layout = machines.spec(tree, ("knee",), 0.01), contact_layout(tree)
     motion = torch.randn(200, spec.nv)
     encoding = fit_encoding(

@@ -22,7 +22,7 @@ pytest.importorskip("newton")
 ROOT = Path(__file__).resolve().parents[2]
 ANKLES = {f"ankle_{leg}" for leg in (1, 2, 3, 4)}
 SETTINGS = AdaptationSettings(
-    quantities=("*.damping", "motors.delay"), stages=(FitStage(0.05, 80, 2),), screen=80, screen_iterations=3,
+    quantities=("*.damping", "motors.delay"), stages=(FitStage(0.05, 40, 2),), screen=40, screen_iterations=3,
     networks=False, rollouts_each=10, seconds=(0.05, 0.15), proposals=0, reference_steps=0, refits=0,
 )  # fmt: skip
 

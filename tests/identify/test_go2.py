@@ -26,8 +26,8 @@ CONTROLLER = """control_kind: target
 controller: {kp: 20.0, kd: 1.5}
 """
 BRIEF = """
-stages: [{seconds: 0.05, windows: 80, iterations: 5}, {seconds: 0.2, windows: 30, iterations: 3}]
-untouched: {seconds: 0.5, windows: 15, iterations: 3}
+stages: [{seconds: 0.05, windows: 40, iterations: 5}, {seconds: 0.2, windows: 8, iterations: 3}]
+untouched: {seconds: 0.5, windows: 8, iterations: 3}
 structures: false
 rollouts_each: 20
 proposals: 0

@@ -18,7 +18,7 @@ from neurodyn.sim.mujoco.clearance import RobotClearance
 from tests.identify.two_joint_arm import declared, plant, played, write_log
 
 SETTINGS = AdaptationSettings(
-    stages=(FitStage(0.05, 150, 6), FitStage(0.15, 80, 4)), screen=60, networks=False, proposals=4,
+    stages=(FitStage(0.05, 150, 6), FitStage(0.15, 80, 4)), structures=False, networks=False, proposals=4,
     proposal_seconds=45.0, rollouts_each=20, reference_steps=0, refits=0,
 )  # fmt: skip
 WORN = {"friction": 0.3, "load": 0.4, "kp": 180.0}

@@ -146,25 +146,34 @@ def test_a_copy_that_knows_the_policies_of_the_logs_judges(whole):
     assert "calibrated" not in record  # policies do not learn in it
 
 
-@pytest.mark.parametrize(
-    ("step", "kept"), [("_fit", True), ("_train", False), ("_train", True), ("_log", True), ("_measure", False)]
-)
-def test_a_loop_that_was_killed_continues(whole, tmp_path, monkeypatch, step, kept):
+KILLS = [("_fit", True), ("_train", False), ("_train", True), ("_log", True), ("_measure", False)]
+"""Steps of a round, and whether each is done, but not yet recorded, when it is killed."""
+
+
+def test_a_loop_that_is_killed_again_and_again_continues(whole, tmp_path, monkeypatch):
     finished, _, _ = whole
-    own, killed = getattr(RoundInProgress, step), []
+    left = list(KILLS)
 
-    def kill(self):
-        if self.number == 2 and not killed:
-            killed.append(True)
-            if kept:
-                own(self)  # done, but not yet recorded
-            raise KeyboardInterrupt
-        return own(self)
+    def kill(step):
+        own = getattr(RoundInProgress, step)
 
-    monkeypatch.setattr(RoundInProgress, step, kill)
+        def run(self):
+            ends = self.number == 2 and left and left[0][0] == step
+            kept = ends and left.pop(0)[1]
+            result = own(self) if kept or not ends else None
+            if ends:
+                raise KeyboardInterrupt
+            return result
+
+        return run
+
+    for step in {step for step, _ in KILLS}:
+        monkeypatch.setattr(RoundInProgress, step, kill(step))
     chosen = settings(finished.parent)
-    with pytest.raises(Interrupted, match="interrupted; the same command with --resume goes on"):
-        online(TASK, tmp_path / "out", settings=chosen)
+    for number in range(len(KILLS)):
+        with pytest.raises(Interrupted, match="interrupted; the same command with --resume goes on"):
+            online(TASK, tmp_path / "out", settings=chosen, resume=number > 0)
+        assert left == KILLS[number + 1 :]
     online(TASK, tmp_path / "out", settings=chosen, resume=True)
     assert figures(tmp_path / "out") == figures(finished)
 
