@@ -59,7 +59,7 @@ def test_residuals_have_the_derivatives_of_differences(name: str):
     run, truth = hop(0.4)
     one = BESIDE[name]
     read = readings(run, truth).get(name, torch.ones(run.frames, 3, dtype=torch.float64))[None]
-    problem = BaseProblem.of(model(), [run], SETTINGS, None)
+    problem = BaseProblem.of(model(), [run], SETTINGS)
     generator = torch.Generator().manual_seed(1)
     track = problem.first().moved(0.3 * torch.randn(1, run.frames, SIZE, generator=generator, dtype=torch.float64))
     spin = spins(track, problem.inertial.spin, problem.mounting)  # held, as in the derivatives
@@ -129,4 +129,4 @@ def test_logs_tell_of_feet_fields_and_delays():
     assert settings.imu is not None
     assert settings.imu.position == IMU.position
     with pytest.raises(InputError, match=r"a foot of joint 'arm' has no contact point; valid: "):
-        BaseProblem.of(model(), [run], settings, None).legs.of_joint("arm")
+        BaseProblem.of(model(), [run], settings).legs.of_joint("arm")

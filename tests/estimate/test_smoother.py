@@ -26,7 +26,7 @@ def _problem() -> tuple[BaseProblem, BaseTrack]:
     """A turned and moving base beside the readings of short runs of different length."""
     run, _ = hop(0.6)
     short = run.until(20)
-    problem = BaseProblem.of(model(), [run, short], SETTINGS, None)
+    problem = BaseProblem.of(model(), [run, short], SETTINGS)
     generator = torch.Generator().manual_seed(1)
     error = 0.3 * torch.randn(2, run.frames, SIZE, generator=generator, dtype=torch.float64)
     error[..., 6] *= 0.03

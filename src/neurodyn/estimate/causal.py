@@ -23,7 +23,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.estimate.base_estimate import BaseEstimate
 from neurodyn.estimate.beside_imu import BaseMoment, residuals_beside
@@ -97,15 +96,13 @@ class BaseFilter:
     """
 
     def __init__(
-        self, dynamics: Dynamics, settings: EstimationSettings | None = None, environment: Environment | None = None,
-        *, scatter: ModelScatter | None = None,
-    ) -> None:  # fmt: skip
+        self, dynamics: Dynamics, settings: EstimationSettings | None = None, *, scatter: ModelScatter | None = None
+    ) -> None:
         """Prepare a filter.
 
         Args:
             dynamics: Any dynamics with contacts and a floating base.
             settings: Place of the IMU, noises.
-            environment: Gravity and ground; None for the model's.
             scatter: How far the model is trusted, as `smooth_base` finds it; None for the settings' `model_noise`.
 
         Raises:
@@ -114,7 +111,7 @@ class BaseFilter:
         self.settings = EstimationSettings() if settings is None else settings
         self.layout, self.dynamics = estimable_points(dynamics), dynamics
         self.mounting = ImuMounting.of(self.settings.imu)
-        self.model = FrameModel(dynamics, self.mounting, environment)
+        self.model = FrameModel(dynamics, self.mounting)
         self.scatter = ModelScatter.of(self.settings.model_noise, dynamics.spec.nv) if scatter is None else scatter
         self.whitening = torch.linalg.inv(self.scatter.factor) * self.scatter.share**0.5
         self.dt = dynamics.spec.dt
@@ -288,12 +285,12 @@ def _reduced(covariance: Tensor, gain: Tensor, rows: Tensor) -> Tensor:
 
 def filter_base(
     model: Dynamics, runs: SensedRun | Sequence[SensedRun], settings: EstimationSettings | None = None,
-    environment: Environment | None = None, *, scatter: ModelScatter | None = None,
+    *, scatter: ModelScatter | None = None,
 ) -> BaseEstimate:  # fmt: skip
     """Return the states of a floating base along runs, each from the readings up to it; see `BaseFilter`."""
     settings = EstimationSettings() if settings is None else settings
-    problem = BaseProblem.of(model, [runs] if isinstance(runs, SensedRun) else list(runs), settings, environment)
-    base, sensed = BaseFilter(model, settings, environment, scatter=scatter), problem.sensed
+    problem = BaseProblem.of(model, [runs] if isinstance(runs, SensedRun) else list(runs), settings)
+    base, sensed = BaseFilter(model, settings, scatter=scatter), problem.sensed
     state = base.begin(sensed.frame(0))
     tracks, covariances = [state.track], [state.covariance]
     for t in range(1, sensed.q.shape[1]):

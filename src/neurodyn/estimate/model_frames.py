@@ -58,10 +58,10 @@ def states_of(track: BaseTrack, sensed: SensedBatch, spin: Tensor, arm: Tensor) 
 class FrameModel:
     """Predictions of one frame by a model, and their derivatives."""
 
-    def __init__(self, dynamics: Dynamics, mounting: ImuMounting, environment: Environment | None = None) -> None:
+    def __init__(self, dynamics: Dynamics, mounting: ImuMounting) -> None:
         """Prepare predictions by dynamics that are differentiable, of a robot with an IMU."""
         self._dynamics, self._mounting = dynamics, mounting
-        self._environment = dynamics.resolve_environment(environment)
+        self._environment = dynamics.resolve_environment(None)
         gravity = self._environment.gravity
         assert gravity is not None  # the environment is resolved
         self.gravity = gravity.double().cpu()
@@ -128,7 +128,7 @@ class FrameModel:
 
     def on(self, mounting: ImuMounting) -> "FrameModel":
         """Return the predictions for an IMU at another place."""
-        return FrameModel(self._dynamics, mounting, self._environment)
+        return FrameModel(self._dynamics, mounting)
 
     def _given(
         self, track: BaseTrack, inertial: InertialSteps, sensed: SensedBatch, memories: Tensor | None

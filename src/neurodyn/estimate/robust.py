@@ -12,16 +12,18 @@ from torch import Tensor
 
 TAIL = 4.0
 """Degrees of freedom."""
+_ROUNDS = 10
+"""Iterations of a scatter."""
 
 
-def student_weights(squared: Tensor, components: int, tail: float = TAIL) -> Tensor:
+def student_weights(squared: Tensor, components: int) -> Tensor:
     """Return the weights of residuals with given squared Mahalanobis lengths."""
-    return (tail + components) / (tail + squared)
+    return (TAIL + components) / (TAIL + squared)
 
 
-def student_loss(squared: Tensor, components: int, tail: float = TAIL) -> Tensor:
+def student_loss(squared: Tensor, components: int) -> Tensor:
     """Return minus the log likelihood of such residuals, up to a constant; its gradient has the weights above."""
-    return 0.5 * (tail + components) * torch.log1p(squared / tail)
+    return 0.5 * (TAIL + components) * torch.log1p(squared / TAIL)
 
 
 def persistence(residuals: Tensor, valid: Tensor) -> float:
@@ -33,7 +35,7 @@ def persistence(residuals: Tensor, valid: Tensor) -> float:
     return float(shared.clamp(0.0, 0.95))
 
 
-def scatter_of(residuals: Tensor, floor: Tensor, rounds: int = 10, tail: float = TAIL) -> Tensor:
+def scatter_of(residuals: Tensor, floor: Tensor) -> Tensor:
     """Return the scatter of residuals around zero, shape [n, k], as a Cholesky factor, shape [k, k].
 
     `floor` holds the least standard deviations of the components, shape [k].
@@ -41,10 +43,10 @@ def scatter_of(residuals: Tensor, floor: Tensor, rounds: int = 10, tail: float =
     components = residuals.shape[1]
     spread = torch.maximum(1.48 * residuals.abs().median(0).values, floor)
     scatter = torch.diag(spread.square())
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         factor = torch.linalg.cholesky(scatter)
         squared = torch.linalg.solve_triangular(factor, residuals.mT, upper=False).square().sum(0)
-        weights = student_weights(squared, components, tail)
+        weights = student_weights(squared, components)
         scatter = (residuals.mT * weights) @ residuals / len(residuals) + torch.diag(floor.square())
     return torch.linalg.cholesky(scatter)
 

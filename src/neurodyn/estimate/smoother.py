@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from neurodyn.data.store import Store
-from neurodyn.dynamics.batch import Environment
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.estimate.base_estimate import ERRORS, MOUNTING, BaseEstimate, EstimatedRun, MountingEstimate
 from neurodyn.estimate.beside_imu import BaseMoment, residuals_beside
@@ -52,7 +51,6 @@ def smooth_base(
     model: Dynamics,
     log: Store | SensedRun | Sequence[SensedRun],
     settings: EstimationSettings | None = None,
-    environment: Environment | None = None,
 ) -> BaseEstimate:
     """Return the states of a floating base along a log.
 
@@ -60,7 +58,6 @@ def smooth_base(
         model: Differentiable dynamics with contacts and a floating base.
         log: A store with streams of an IMU, or plain arrays of one or several runs.
         settings: Place of the IMU, noises.
-        environment: Gravity and ground; None for the model's.
 
     Raises:
         InputError: The model has no floating base, no contact points or joints with several axes; or the log has no
@@ -71,7 +68,7 @@ def smooth_base(
         runs, settings = sensed_runs(log, model, settings)
     else:
         runs = [log] if isinstance(log, SensedRun) else list(log)
-    problem = BaseProblem.of(model, runs, settings, environment)
+    problem = BaseProblem.of(model, runs, settings)
     begun = track = problem.first()
     contacts = problem.contacts(track)
     for _ in range(_LEG_ROUNDS):
@@ -113,19 +110,13 @@ class BaseProblem:
     settings: EstimationSettings
 
     @classmethod
-    def of(
-        cls,
-        dynamics: Dynamics,
-        runs: Sequence[SensedRun],
-        settings: EstimationSettings,
-        environment: Environment | None,
-    ) -> "BaseProblem":
+    def of(cls, dynamics: Dynamics, runs: Sequence[SensedRun], settings: EstimationSettings) -> "BaseProblem":
         """Prepare the estimation; errors: see `smooth_base`."""
         layout, spec = estimable_points(dynamics), dynamics.spec
         sensed, mounting = SensedBatch.of(runs), ImuMounting.of(settings.imu)
         return cls(
             sensed, InertialSteps.of(sensed, settings, spec.dt), LegPoints(layout, sensed),
-            FrameModel(dynamics, mounting, environment), mounting, settings,
+            FrameModel(dynamics, mounting), mounting, settings,
         )  # fmt: skip
 
     def first(self) -> BaseTrack:

@@ -84,7 +84,7 @@ def start_warp() -> None:
     import warp as wp
 
     wp.config.log_level = max(wp.config.log_level, wp.LOG_WARNING)
-    with drop_native_stderr():
+    with drop_native_output(2):
         _initialise()
 
 
@@ -112,21 +112,24 @@ def _initialise() -> None:
 
 
 @contextmanager
-def drop_native_stderr() -> Iterator[None]:
-    """Discard what native code writes to standard error: Warp's missing-GPU warning, messages of its compiler."""
+def drop_native_output(*streams: int) -> Iterator[None]:
+    """Discard what native code writes to standard output (1) or error (2), such as Warp's missing-GPU warning."""
+    sys.stdout.flush()
     sys.stderr.flush()
     try:
-        kept = os.dup(2)
-    except OSError:  # no standard error at all
+        kept = [(number, os.dup(number)) for number in streams]
+    except OSError:  # there is no such stream
         yield
         return
     sink = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(sink, 2)
+        for number in streams:
+            os.dup2(sink, number)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        for number, copy in kept:
+            os.dup2(copy, number)
+            os.close(copy)
         os.close(sink)
 
 

@@ -4,7 +4,6 @@
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,6 +31,7 @@ from neurodyn.core.errors import InputError, suggestion
 from neurodyn.core.locks import exclusive
 from neurodyn.core.seeds import derive_seed
 from neurodyn.data.store import IN_MEMORY
+from neurodyn.geometry.launching import drop_native_output
 
 
 @contextmanager
@@ -224,7 +224,7 @@ class _Group(Ranks):
         import_module("torch.distributed.nn.functional")
         try:
             self._store, self.rank, self.count = next(rendezvous("env://", timeout=_TIMEOUT))
-            with _silent_descriptors():  # gloo prints how many are connected
+            with drop_native_output(1, 2):  # gloo prints how many are connected
                 dist.init_process_group(
                     "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo",
                     store=PrefixStore("neurodyn", self._store), rank=self.rank, world_size=self.count,
@@ -444,21 +444,3 @@ def _watch_launcher() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-@contextmanager
-def _silent_descriptors() -> Iterator[None]:
-    """Suppress the output of C++ code."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    kept = [(number, os.dup(number)) for number in (1, 2)]
-    sink = os.open(os.devnull, os.O_WRONLY)
-    try:
-        for number, _ in kept:
-            os.dup2(sink, number)
-        yield
-    finally:
-        for number, copy in kept:
-            os.dup2(copy, number)
-            os.close(copy)
-        os.close(sink)

@@ -23,7 +23,7 @@ from neurodyn.core.errors import notice
 from neurodyn.geometry.launching import (
     Launches,
     OperatorHandle,
-    drop_native_stderr,
+    drop_native_output,
     start_warp,
     takes_operator,
     warp_device,
@@ -392,7 +392,7 @@ class TracedProgram(OperatorHandle):
             return
         kernels = [self.kernel(which, Target("cpu", run.single, run.lanes)) for which in (0, 1)]
         announce(kernels[1], self.operations[1])
-        with drop_native_stderr(), suppress(Exception):
+        with drop_native_output(2), suppress(Exception):
             load_side_by_side(kernels)  # `_cpu_launch` compiles what failed once more, and reports it
 
     def _cpu_launch(self, which: int, run: "ProgramRun") -> CpuLaunch:
@@ -403,7 +403,7 @@ class TracedProgram(OperatorHandle):
         kernel = self.kernel(which, Target("cpu", run.single, run.lanes))
         announce(kernel, self.operations[min(which, 1)])  # a seeded adjoint is about as long as the adjoint
         try:
-            with drop_native_stderr() if run.lanes > 1 else nullcontext():
+            with drop_native_output(2) if run.lanes > 1 else nullcontext():
                 launch = CpuLaunch(kernel, _WORDS[which])
         except Exception:  # Warp's error for code that does not compile
             if run.lanes == 1:
