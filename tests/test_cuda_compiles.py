@@ -13,7 +13,6 @@ import warp as wp
 import neurodyn
 from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.mechanism import Mechanism
-from neurodyn.core.description.spec import StateSpec
 from neurodyn.dynamics.neural.kernel_sources import decode_source, encode_source, mean_source, network_source
 from neurodyn.geometry import Ground
 from neurodyn.geometry.base_kernels import base_advance, base_view
@@ -92,29 +91,13 @@ def cuda_kernels(program: TracedProgram, dtype: torch.dtype) -> list[Any]:
     return [program.kernel(which, Target("cuda", dtype == F32)) for which in range(2)]
 
 
-def _engine(contact: str | None, mechanism: Mechanism, spec: StateSpec, blueprint: Blueprint = Blueprint()) -> Engine:
-    return Engine(mechanism, spec, EngineConfig(substeps=2, contact=contact, blueprint=blueprint))
-
-
-def _require_programs(engine: Engine, dtype: torch.dtype, arch: int, folder: Path) -> None:
-    made = compile_for_cuda(cuda_kernels(engine.program, dtype), arch, folder)
-    assert len(made) == 2  # forward and adjoint
-    assert all(f"sm{arch}" in path.name and path.stat().st_size > 5000 for path in made)
-
-
-@pytest.mark.parametrize(("dtype", "arch"), [(F32, H100), (F64, A100)])
-def test_programs_of_a_pendulum_compile(dtype: torch.dtype, arch: int, tmp_path: Path) -> None:
-    mechanism = machines.pendulum()
-    _require_programs(_engine(None, mechanism, machines.spec(mechanism, ("shoulder",))), dtype, arch, tmp_path)
-
-
 @pytest.mark.parametrize("dtype", [F32, F64])
-@pytest.mark.parametrize("tree", [machines.bare_pendulum, machines.pendulum, machines.hopper])
+@pytest.mark.parametrize("tree", [machines.bare_pendulum, machines.pendulum])
 def test_a_block_is_two_warps_where_registers_allow_more_than_32(
     tree: Callable[[], Mechanism], dtype: torch.dtype, tmp_path: Path
 ) -> None:
     mechanism = tree()
-    program = _engine(None, mechanism, machines.spec(mechanism)).program
+    program = Engine(mechanism, machines.spec(mechanism), EngineConfig(substeps=2, contact=None)).program
     for which, kernel in enumerate(cuda_kernels(program, dtype)):
         (path,) = compile_for_cuda([kernel], H100, tmp_path / str(which))
         (found,) = kernel_resources(path).values()
@@ -133,15 +116,11 @@ def test_programs_with_contacts_and_a_network_compile(
     contact: str, dtype: torch.dtype, arch: int, tmp_path: Path
 ) -> None:
     mechanism = machines.hopper()
-    engine = _engine(contact, mechanism, machines.spec(mechanism, ("knee",)), NETWORK)
-    _require_programs(engine, dtype, arch, tmp_path)
-
-
-@pytest.mark.slow
-def test_programs_of_the_ant_compile(tmp_path: Path) -> None:
-    ant = neurodyn.load("pretrained:ant")
-    assert ant.encoding.mechanism is not None
-    _require_programs(_engine("force", ant.encoding.mechanism, ant.spec), F32, H100, tmp_path)
+    config = EngineConfig(substeps=2, contact=contact, blueprint=NETWORK)
+    engine = Engine(mechanism, machines.spec(mechanism, ("knee",)), config)
+    made = compile_for_cuda(cuda_kernels(engine.program, dtype), arch, tmp_path)
+    assert len(made) == 2  # forward and adjoint
+    assert all(f"sm{arch}" in path.name and path.stat().st_size > 5000 for path in made)
 
 
 def test_what_does_not_compile_is_an_error(tmp_path: Path) -> None:
