@@ -302,7 +302,7 @@ def hopped(tmp_path_factory):
     declare(folder / "tripod.xml", folder / "robot", dt=tripod.DT)
     robot = load(folder / "robot")
     streams = (MEANS, ATTITUDE)
-    runs = [tripod.hop(3.0, seed)[0] for seed in range(3)]
+    runs = [tripod.hop(2.0, seed)[0] for seed in range(3)]
     rows, lengths = [], []
     for run in runs:
         count = run.frames
@@ -356,7 +356,7 @@ def test_an_adaptation_from_motors_and_an_imu_alone(hopped, tmp_path):
     robot, store = hopped
     settings = AdaptationSettings(
         quantities=("contact.friction", "leg*.damping"), structures=False, networks=False, refits=0, reference_steps=0,
-        base_rounds=1, stages=(FitStage(0.06, 60, 4), FitStage(0.12, 40, 3)), sensors={"imu": tripod.IMU},
+        base_rounds=1, stages=(FitStage(0.06, 30, 4), FitStage(0.12, 20, 3)), sensors={"imu": tripod.IMU},
         seconds=(0.1, 0.5), threads=1,
     )  # fmt: skip
     store.write(tmp_path / "alone.h5")
