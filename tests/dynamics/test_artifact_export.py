@@ -3,7 +3,6 @@
 
 import json
 
-import msgspec
 import numpy as np
 import pytest
 import torch
@@ -72,12 +71,9 @@ def test_the_file_names_columns_units_and_the_frame(tmp_path):
 
 
 def hopping(base, kind, scene=PLANE, substeps=2):
-    """A network with random weights that feels a plane at two points, and corrects a base.
-
-    A file has the solver of contacts written out: its size grows with the square of the points.
-    """
+    """A network with random weights that feels a plane, and corrects a base."""
     torch.manual_seed(0)
-    tree = msgspec.structs.replace(mechanism(), points=mechanism().points[:2])
+    tree = mechanism()
     spec, layout = machines.spec(tree, ("knee",), 0.01), contact_layout(tree)
     motion = torch.randn(200, spec.nv)
     encoding = fit_encoding(
