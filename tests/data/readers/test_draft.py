@@ -133,6 +133,21 @@ def test_units_that_names_tell_are_drafted(position, velocity, effort, units):
     assert (map_.q["knee"].unit, map_.qd["knee"].unit, map_.control["knee"].unit) == units
 
 
+def test_columns_with_numbers_for_joints_are_taken_in_their_order():
+    arm = StateSpec(
+        robot="arm", joints=(JointSpec(name="shoulder", kind="revolute"), JointSpec(name="elbow", kind="revolute")),
+        controls=("shoulder", "elbow"), dt=0.01, control_kind="torque",
+    )  # fmt: skip
+    names = Columns("t", "Q2 (deg)", "Q1 (deg)", "dq_1", "dq_2", "Tau1 [Nm]", "Tau2 [Nm]")
+    draft = draft_map(names, "csv", names.topics(), arm)
+    assert not draft.absent
+    columns = {what: [one["column"] for one in draft.tree[what].values()] for what in ("q", "qd", "control")}
+    assert columns == {"q": ["Q1 (deg)", "Q2 (deg)"], "qd": ["dq_1", "dq_2"], "control": ["Tau1 [Nm]", "Tau2 [Nm]"]}
+    assert "Tau1 [Nm], Tau2 [Nm]: columns are taken in the order of the robot's joints; check it" in draft.doubts
+    fewer = Columns("t", "shoulder_pos", "elbow_pos", "shoulder_vel", "elbow_vel", "tau_1", "tau_2", "tau_3")
+    assert draft_map(fewer, "csv", fewer.topics(), arm).absent == ["the control of 'shoulder'", "the control of 'elbow'"]
+
+
 def test_a_current_is_no_torque():
     names = Columns("t", "knee_pos", "knee_vel", "knee_current_mA")
     doubts = draft_map(names, "csv", names.topics(), LEG).doubts

@@ -99,6 +99,8 @@ _WORDS: dict[Quantity, tuple[str, ...]] = {
     "position": ("position", "positions", "pos", "qpos", "q", "angle", "angles", "theta", "joint", "state"),
 }
 """Words in column names, by quantity; the first match wins."""
+_NUMBERED = re.compile(f"({'|'.join({*sum(_WORDS.values(), ())} - {'joint', 'state'})})(\\d+)")
+"""Such a word with the number of a joint; `joint1` is a name."""
 
 _NO_JOINT = (
     "orientation", "linear", "angular", "root", "eef", "ee", "object", "time", "timestamp", "covariance", "force",
@@ -181,10 +183,10 @@ def meaning(column: str) -> ColumnMeaning | None:
         outer = _quantity(array)
         quantity_ = "command" if outer == "command" else inner or outer
         return None if quantity_ is None else ColumnMeaning(quantity_, stem if inner else key, array, False)
-    words = _words(array)
+    words = [part for word in _words(array) for part in _parts(word)]
     if any(word in _NO_JOINT for word in words):
         return None
-    quantity_ = _quantity(array)
+    quantity_ = _quantity(" ".join(words))
     if quantity_ is None:
         return None
     if key is not None:
@@ -330,7 +332,7 @@ def _add_controls(
 def _coordinates(
     draft: ColumnMapDraft, known: Mapping[str, ColumnMeaning], quantity: Quantity, joints: list[str] | None, skip: int
 ) -> dict[str, dict[str, str]]:
-    """Return the column of each joint: by name, or by number if the counts agree."""
+    """Return the column of each joint: by name, or by number (in an array, or of columns) if the counts agree."""
     arrays: dict[str, dict[str, str]] = {}
     ordered: set[str] = set()
     for column, own in known.items():
@@ -351,6 +353,9 @@ def _coordinates(
                   if own.quantity == quantity and not own.ordered and _plain(own.key) in taken]  # fmt: skip
         _doubt_rivals(draft, quantity, *next(((one, other) for one, other in rivals if one != other), ("", "")))
         return by_name
+    if numbers := {int(key): column for key, column in named.items() if key.isdecimal()}:
+        own = dict(sorted(numbers.items()))
+        arrays[", ".join(own.values())] = {str(number): column for number, column in own.items()}
     fitting = [array for array, numbered in arrays.items() if len(numbered) - skip == len(joints) > 0]
     if fitting:
         line = f"{fitting[0]}: columns are taken in the order of the robot's joints; check it"
@@ -527,6 +532,12 @@ def _words(text: str) -> list[str]:
     text = _SYMBOLS.sub(lambda found: found[0].lower(), text)
     spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)
     return [word for word in re.split(r"[^a-z0-9]+", spaced.lower()) if word]
+
+
+def _parts(word: str) -> tuple[str, ...]:
+    """Return the word for a quantity and the number of a joint, such as tau and 1, or the word itself."""
+    found = _NUMBERED.fullmatch(word)
+    return found.groups() if found else (word,)
 
 
 def _plain(name: str) -> str:
