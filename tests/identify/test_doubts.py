@@ -21,7 +21,7 @@ from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.doubts import log_columns
-from neurodyn.identify.doubts.checks import DOUBTS, doubts_about
+from neurodyn.identify.doubts.checks import DOUBTS, doubts_about, errors_last
 from neurodyn.identify.doubts.evidence import Evidence, FitEvidence
 from neurodyn.identify.doubts.log_columns import _changes, fits_with_other_columns
 from neurodyn.identify.doubts.log_doubts import doubts_of, explaining
@@ -30,7 +30,7 @@ from neurodyn.identify.doubts.run_influence import decided_by_one_run, of_influe
 from neurodyn.identify.fit.readings import Noise
 from neurodyn.identify.fit.residuals import Normal
 from neurodyn.identify.ladder.references import GRU, train_gru
-from neurodyn.identify.ladder.rungs import DECLARED, IDENTIFIED, Climb, Ladder
+from neurodyn.identify.ladder.rungs import DECLARED, IDENTIFIED, NETWORKS, Climb, Ladder
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.logs import check_log
 from neurodyn.identify.motors import with_motors
@@ -46,6 +46,7 @@ from neurodyn.identify.result import (
     TriedStructure,
 )
 from neurodyn.identify.sensors import behind_log
+from neurodyn.identify.stages.lasting_errors import LastingError
 from neurodyn.robots import load
 from tests.identify.two_joint_arm import declared, plant, write_log
 
@@ -202,6 +203,16 @@ def evidence_of(
     )  # fmt: skip
     noise = Noise(torch.full((2,), 2e-4).double(), torch.full((2,), 2e-3).double())
     return Evidence(known, fitted, store, climb, dynamics, dynamics, 0, noise)
+
+
+def test_errors_that_last_are_doubted_under_networks_too(sound: Store, fitted: FitModel, climb: Climb):
+    evidence = replace(evidence_of(sound, fitted, climb), lasting=[LastingError("elbow", 0.01, 5.0)])
+    (found,) = errors_last(evidence)
+    assert "networks on top may learn it (without --mechanism" in found.advice
+    rungs = [*evidence.figures.rungs, msgspec.structs.replace(evidence.figures.rungs[0], name=NETWORKS)]
+    chosen = msgspec.structs.replace(evidence.figures, rungs=rungs, chosen=NETWORKS)
+    (found,) = errors_last(replace(evidence, figures=chosen))
+    assert found.advice.endswith("networks on top predict it, and leave the values as they are")
 
 
 COLUMNS = {

@@ -32,22 +32,22 @@ def test_noise_averages_out(logged: Residuals):
     found = lasting_errors(logged, at(logged, 1.0))
     assert found
     assert all(0.7 < one.times < 1.3 for one in found), found
-    assert not of_lasting_errors(found, 0.0)
+    assert not of_lasting_errors(found, 0.0, "")
 
 
 def test_what_a_model_lacks_does_not(logged: Residuals):
     found = lasting_errors(logged, at(logged, 2.5))
     assert found[0].times > TIMES[1]
     assert found[0].size > 1e-3
-    (finding,) = of_lasting_errors(found, 100.0)
+    (finding,) = of_lasting_errors(found, 100.0, "networks may learn it")
     assert finding.name == "lasting"
     assert found[0].name in finding.what
 
 
 def test_small_errors_are_doubted_where_they_matter_beside_the_declaration():
     small = [LastingError("elbow", 1e-4, 1.6)]
-    assert of_lasting_errors(small, 0.02)
-    assert not of_lasting_errors(small, 0.03)
+    assert of_lasting_errors(small, 0.02, "")
+    assert not of_lasting_errors(small, 0.03, "")
 
 
 def test_one_stretch_alone_is_left_out(logged: Residuals):

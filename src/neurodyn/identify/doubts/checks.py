@@ -178,13 +178,22 @@ def a_network_explains_more(evidence: Evidence) -> Iterator[Finding]:
                 continue
             best = min(best or (1.0, "", 0.0), (share, name, seconds))
     if best is not None:
-        networks = "give more steps to the networks" if evidence.chosen.name == NETWORKS else "let networks learn it"
+        networks = "give more steps to the networks" if evidence.chosen.name == NETWORKS else _networks(evidence)
         yield Finding(
             GRU, "warning",
             f"a plain GRU, trained in seconds, explains {percent(1.0 - best[0])} more of {best[1]} at {best[2]:.2g} s:"
             " something is missing in the mechanism",
-            f"{networks} (without --mechanism), or declare the part that is missing; the page shows where",
+            f"{networks}, or declare the part that is missing; the page shows where",
         )  # fmt: skip
+
+
+def _networks(evidence: Evidence) -> str:
+    """Return what networks on top do, or may do, about errors."""
+    if evidence.chosen.name == NETWORKS:
+        return "networks on top predict it, and leave the values as they are"
+    if any(one.name == NETWORKS for one in evidence.figures.rungs):
+        return "networks on top explain too little of it"
+    return "networks on top may learn it (without --mechanism, and with a lower `networks_from` in the settings)"
 
 
 def _is_sure(gain: Tensor, blocks: Blocks) -> bool:
@@ -215,15 +224,15 @@ def much_remains(evidence: Evidence) -> Iterator[Finding]:
             "rest", "warning",
             f"the error of {name} after {seconds:.2g} s is {ratio:.2g} times what the sensors' noise explains, and "
             f"{percent(share)} of the declaration's",
-            "see on the page what it correlates with; networks may learn it (without --mechanism)",
+            f"see on the page what it correlates with; {_networks(evidence)}",
         )  # fmt: skip
 
 
 def errors_last(evidence: Evidence) -> Iterator[Finding]:
     """Doubt a mechanism whose errors do not average out as noise does."""
-    if evidence.chosen.name == IDENTIFIED:
+    if evidence.chosen.name in (IDENTIFIED, NETWORKS):  # networks on top leave the values as they are
         yield from of_lasting_errors(
-            evidence.lasting, _mean(evidence.climb.errors[DECLARED], evidence.climb.frames[-1])
+            evidence.lasting, _mean(evidence.climb.errors[DECLARED], evidence.climb.frames[-1]), _networks(evidence)
         )
 
 

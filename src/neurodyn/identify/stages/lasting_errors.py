@@ -132,8 +132,11 @@ def _followed(error: Tensor, signals: dict[str, Tensor]) -> tuple[str, float] | 
     return (name, most) if most > _FOLLOWS else None
 
 
-def of_lasting_errors(errors: Sequence[LastingError], declared: float) -> list[Finding]:
-    """Judge errors that last, beside those of the declaration after the longest horizon [rad or m]."""
+def of_lasting_errors(errors: Sequence[LastingError], declared: float, networks: str) -> list[Finding]:
+    """Judge errors that last, beside those of the declaration after the longest horizon [rad or m].
+
+    `networks` says what networks on top do or may do about it.
+    """
     large = [one for one in errors if one.times > TIMES[0 if one.size > MATTERS * declared else 1]]
     if not large:
         return []
@@ -143,6 +146,6 @@ def of_lasting_errors(errors: Sequence[LastingError], declared: float) -> list[F
         Finding(
             "lasting", "warning", f"errors last over frames in which noise averages out: {told}{more}",
             "the model lacks a part there, such as friction, play or a spring, and values near it stand in for it; "
-            "networks may learn it (without --mechanism)",
+            f"{networks}",
         )
     ]  # fmt: skip
