@@ -225,7 +225,7 @@ def test_filled_entries_are_those_of_an_elimination():
         for i in range(n):
             chains.append((*(chains[parents[i]] if parents[i] >= 0 else ()), i))
         dofs = tuple(sorted(rng.choice(n, 2, replace=False).tolist()))
-        structure = ConstraintStructure(tuple(chains), (), (), (), rows=(RowGroup("equality", dofs),))
+        structure = ConstraintStructure(tuple(chains), (), rows=(RowGroup("equality", dofs),))
         full = np.zeros((n, n), dtype=bool)
         for i, chain in enumerate(chains):
             full[i, list(chain)] = True

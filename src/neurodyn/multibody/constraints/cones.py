@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from neurodyn.core.description.contacts import Cone
 from neurodyn.multibody.constraints.layout import PER_CONE, PER_CONE_GROUP, ConeGroup, ConstraintLayout
 
-_TWICE = tuple((axis, (axis + 1) % 3, (axis + 2) % 3) for axis in range(3))
+TWICE = tuple((axis, (axis + 1) % 3, (axis + 2) % 3) for axis in range(3))
+"""Each axis with the next two: the indices of a cross product."""
 _MOST = 6  # rows of a contact
 
 
@@ -37,7 +38,7 @@ class ConeWriter:
             return ""
         rows = sum(group.contacts * group.dimension * len(group.dofs) for group in self._groups)
         moved = " ".join(
-            f"const real p{i} = column[{3 + i}] + column[{j}] * c[{k}] - column[{k}] * c[{j}];" for i, j, k in _TWICE
+            f"const real p{i} = column[{3 + i}] + column[{j}] * c[{k}] - column[{k}] * c[{j}];" for i, j, k in TWICE
         )
         return f"""{self._tables()}
 real cJ[{rows}]; real ce[{_MOST * self._contacts}]; real cy[{2 * _MOST * self._contacts}]; real cD[{self._contacts}];
@@ -50,7 +51,7 @@ for (int number_of = 0; number_of < cpoints[group]; ++number_of, cseen += 3) {{
 const real* c = own + {PER_CONE_GROUP} + {PER_CONE} * number_of; const mask touches = c[9] > (real)0;
 if (ANY(touches)) {{
 real* Jn = cJ + croom; real v[{_MOST}]; for (int r = 0; r < m; ++r) v[r] = (real)0;
-{_second_tangent()}
+{second_tangent()}
 for (int k = 0; k < n; ++k) {{
 const real* column = in + {self._at.columns} + 6 * dofs[k]; const real rate = in[{self._at.velocity} + dofs[k]];
 {moved}
@@ -163,7 +164,7 @@ croom += m * n; ++ccount;
             self._friction_slope(),
             "const real* c = in + cat[i]; real* ca = adj + cat[i]; const int start = cstart[cof[i]];"
             " const real* own = in + start; real* back = adj + start; const int* sign = csign + cfirst[cof[i]];",
-            _second_tangent(),
+            second_tangent(),
             f"real z[{_MOST}]; real q[{_MOST}]; real raw[{_MOST}];",
             "for (int r = 0; r < m; ++r) { z[r] = (real)0; raw[r] = (real)0; for (int k = 0; k < n; ++k) {"
             f" z[r] += Jn[r * n + k] * s[dofs[k]]; raw[r] += Jn[r * n + k] * in[{self._at.velocity} + dofs[k]]; }} }}",
@@ -205,19 +206,19 @@ croom += m * n; ++ccount;
                 turn = f"(m > 3 ? {x}[3] * c[{3 + i}] : (real)0)"
                 roll = f"(m > 4 ? {x}[4] * c[{6 + i}] + {x}[5] * t{i} : (real)0)"
                 lines += [f"{name}[{3 + i}] = {push}; {name}[{i}] = {turn} + {roll};"]
-            lines += [f"{name}[{i}] += c[{j}] * {name}[{3 + k}] - c[{k}] * {name}[{3 + j}];" for i, j, k in _TWICE]
+            lines += [f"{name}[{i}] += c[{j}] * {name}[{3 + k}] - c[{k}] * {name}[{3 + j}];" for i, j, k in TWICE]
         for x in "lo":
             lines += [
-                f"const real {x}v{i} = {x}m[{3 + i}] + {x}m[{j}] * c[{k}] - {x}m[{k}] * c[{j}];" for i, j, k in _TWICE
+                f"const real {x}v{i} = {x}m[{3 + i}] + {x}m[{j}] * c[{k}] - {x}m[{k}] * c[{j}];" for i, j, k in TWICE
             ]
-        for i, j, k in _TWICE:
+        for i, j, k in TWICE:
             pulled = " + ".join(
                 f"{f}[{3 + j}] * {x}m[{k}] - {f}[{3 + k}] * {x}m[{j}]" for f, x in (("f", "l"), ("fq", "o"))
             )
             lines += [f"ca[{i}] += {pulled};"]
             across = f"(m > 1 ? F[2] * lv{i} + q[2] * ov{i} : (real)0)"
             lines += [f"const real ta{i} = {across} + (m > 4 ? F[5] * lm[{i}] + q[5] * om[{i}] : (real)0);"]
-        for i, j, k in _TWICE:
+        for i, j, k in TWICE:
             turned = f"(m > 3 ? F[3] * lm[{i}] + q[3] * om[{i}] : (real)0)"
             lines += [
                 f"ca[{3 + i}] += F[0] * lv{i} + q[0] * ov{i} + c[{6 + j}] * ta{k} - c[{6 + k}] * ta{j} + {turned};"
@@ -336,6 +337,6 @@ def _along() -> str:
     )
 
 
-def _second_tangent() -> str:
+def second_tangent() -> str:
     """Return code that declares the second tangent of a contact at c: normal x first tangent."""
-    return " ".join(f"const real t{i} = c[{3 + j}] * c[{6 + k}] - c[{3 + k}] * c[{6 + j}];" for i, j, k in _TWICE)
+    return " ".join(f"const real t{i} = c[{3 + j}] * c[{6 + k}] - c[{3 + k}] * c[{6 + j}];" for i, j, k in TWICE)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""Equality constraints, and the limits and friction of tendons, as rows of MuJoCo's soft constraints.
+r"""Equality constraints, limits and dry friction as rows of MuJoCo's soft constraints.
 
 A row has the residual $y = J a + b J \dot q + k d r$ (MuJoCo's documentation, "Constraint model"), those of "connect"
 and "weld" also $\dot J \dot q$. These share the impedance d, taken at the norm of their violations r.
@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from neurodyn.core.description.couplings import EQUALITY, Equality
+from neurodyn.core.description.couplings import EQUALITY, Equality, Tendon
+from neurodyn.core.description.mechanism import Link
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.multibody.constraints.impedance import InverseWeights, compliance_of
 from neurodyn.multibody.constraints.layout import RowGroup, RowKind
@@ -167,29 +168,42 @@ def _difference(one: Sequence[Any], other: Sequence[Any]) -> SparseRow:
 # --- tendons -------------------------------------------------------------------------------------------------------
 def _tendon_rows(contacts: Contacts, motion: TendonMotion, weight: Any) -> list[ConstraintRows]:
     """Return the rows of the nearer limit of a tendon and of its friction."""
-    scope, name, rows = contacts.scope, motion.name, []
-    if motion.tendon.limited:
-        room, side = _nearer_limit(contacts, motion)
-        compliance = compliance_of(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
-        violation = scope(f"{name}.margin") - room
-        rest = compliance.damping * side * motion.velocity + compliance.reference(violation)
-        row = {dof: side * x for dof, x in motion.row.items()}
-        rows.append(ConstraintRows("limit", [row], [compliance.weight(violation, weight)], [rest], [violation]))
-    most = scope(f"{name}.friction")
+    name, tendon, rows, velocity = motion.name, motion.tendon, [], motion.velocity
+    if tendon.limited:
+        room, side = nearer_limit(contacts, name, tendon, motion.length)
+        row, violation = {dof: side * x for dof, x in motion.row.items()}, contacts.scope(f"{name}.margin") - room
+        rows.append(limit_row(contacts, name, row, side * velocity, violation, weight))
+    most = contacts.scope(f"{name}.friction")
     if not is_zero(most):
-        compliance = compliance_of(scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
-        rest = compliance.damping * motion.velocity
-        rows.append(ConstraintRows("friction", [dict(motion.row)], [compliance.weight(0.0, weight)], [rest], [most]))
+        rows.append(friction_row(contacts, name, dict(motion.row), velocity, most, weight))
     return rows
 
 
-def _nearer_limit(contacts: Contacts, motion: TendonMotion) -> tuple[Any, Any]:
-    """Return the distance to the nearer limit of a tendon, and its side: 1 for lower, -1 for upper."""
-    scope, name, length = contacts.scope, motion.name, motion.length
-    if motion.tendon.upper is None:
-        return length - scope(f"{name}.lower"), 1.0
-    above = scope(f"{name}.upper") - length
-    if motion.tendon.lower is None:
+# --- limits and friction -------------------------------------------------------------------------------------------
+def nearer_limit(contacts: Contacts, name: str, bounds: Link | Tendon, value: Any) -> tuple[Any, Any]:
+    """Return the distance to the nearer limit of a joint or tendon, and its side: 1 for lower, -1 for upper."""
+    scope = contacts.scope
+    if bounds.upper is None:
+        return value - scope(f"{name}.lower"), 1.0
+    above = scope(f"{name}.upper") - value
+    if bounds.lower is None:
         return above, -1.0
-    below = length - scope(f"{name}.lower")
+    below = value - scope(f"{name}.lower")
     return minimum(below, above), select_less(below, above, 1.0, -1.0)
+
+
+def limit_row(
+    contacts: Contacts, name: str, row: SparseRow, velocity: Any, violation: Any, weight: Any
+) -> ConstraintRows:
+    """Return the row of a limit of a joint or tendon from the velocity along it and the inverse weight."""
+    compliance = compliance_of(contacts.scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
+    rest = compliance.damping * velocity + compliance.reference(violation)
+    return ConstraintRows("limit", [row], [compliance.weight(violation, weight)], [rest], [violation])
+
+
+def friction_row(
+    contacts: Contacts, name: str, row: SparseRow, velocity: Any, most: Any, weight: Any
+) -> ConstraintRows:
+    """Return the row of the dry friction of a joint or tendon; arguments: see `limit_row`."""
+    compliance = compliance_of(contacts.scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
+    return ConstraintRows("friction", [row], [compliance.weight(0.0, weight)], [compliance.damping * velocity], [most])

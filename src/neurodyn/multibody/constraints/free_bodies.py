@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from neurodyn.multibody.articulated import Tree
-from neurodyn.multibody.constraints.equalities import ConstraintRows
-from neurodyn.multibody.constraints.impedance import InverseWeights, compliance_of
+from neurodyn.multibody.constraints.equalities import ConstraintRows, friction_row, limit_row
+from neurodyn.multibody.constraints.impedance import InverseWeights
 from neurodyn.multibody.contacts.contact_model import Contacts
 from neurodyn.multibody.drives.actuators import ImplicitRow
 from neurodyn.multibody.mass_matrix import SparseRow, TreeInertia, is_zero
@@ -133,19 +133,15 @@ def _limit(contacts: Contacts, inverse: InverseWeights, index: int) -> Constrain
             row[dof] = row.get(dof, 0.0) - x * share
     margin = (tree.mechanism.constraints.limit_margins or {}).get(name, 0.0)
     violation = margin + angle - scope(f"{name}.upper")
-    compliance = compliance_of(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
-    rest = compliance.damping * along(row, contacts.qd) + compliance.reference(violation)
-    weight = compliance.weight(violation, inverse.ball_free_joint(index)[1])
-    return ConstraintRows("limit", [row], [weight], [rest], [violation])
+    weight = inverse.ball_free_joint(index)[1]
+    return limit_row(contacts, name, row, along(row, contacts.qd), violation, weight)
 
 
 def _frictions(contacts: Contacts, inverse: InverseWeights, index: int) -> list[ConstraintRows]:
     name, constraints = contacts.tree.links[index].joint.name, list[ConstraintRows]()
     most: Any = contacts.scope(f"{name}.friction")
-    compliance = compliance_of(contacts.scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
     parts = zip(ball_free_rows(contacts.tree, index, contacts.q), inverse.ball_free_joint(index), strict=True)
     for rows, weight in parts:
         for row in rows:
-            rest = compliance.damping * along(row, contacts.qd)
-            constraints.append(ConstraintRows("friction", [row], [compliance.weight(0.0, weight)], [rest], [most]))
+            constraints.append(friction_row(contacts, name, row, along(row, contacts.qd), most, weight))
     return constraints

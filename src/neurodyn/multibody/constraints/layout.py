@@ -9,13 +9,6 @@ from neurodyn.core.description.contacts import Cone
 PER_POINT = 13
 """Inputs of a contact point: position, normal and first tangent (3 each), depth, D, k d r, friction."""
 
-PER_LIMIT = 4
-"""Inputs of a joint limit: violation, side (1: lower), D, residual without the acceleration."""
-
-PER_FRICTION = 3
-"""Inputs of a joint's friction: D, residual without the acceleration, friction limit."""
-
-
 RowKind = Literal["equality", "limit", "friction"]
 """Cost of a row with residual y: D/2 y^2, D/2 min(0, y)^2 if violated, or Huber's function."""
 
@@ -70,11 +63,9 @@ class ConstraintStructure:
     # For each velocity coordinate, those that move its link, itself last: the nonzeros of the mass matrix.
     chains: tuple[tuple[int, ...], ...]
     groups: tuple[ContactPointGroup, ...]
-    limits: tuple[int, ...]  # velocity coordinates with limits
-    frictions: tuple[int, ...]  # velocity coordinates with friction
     cone: Cone = "pyramidal"
     impratio: float = 1.0  # ratio of the impedances of friction and normal force
-    rows: tuple[RowGroup, ...] = ()  # other constraints
+    rows: tuple[RowGroup, ...] = ()  # limits, friction and equalities
     cones: tuple[ConeGroup, ...] = ()  # contacts of shapes
 
     @property
@@ -111,9 +102,7 @@ class ConstraintLayout:
         self.columns = self.velocity + self.nv  # link motions per unit of each velocity coordinate
         self.damping = self.columns + 6 * self.nv  # b of the contacts
         self.first_point = self.damping + 1
-        self.first_limit = self.first_point + PER_POINT * self.points
-        self.first_friction = self.first_limit + PER_LIMIT * len(structure.limits)
-        self.first_row = self.first_friction + PER_FRICTION * len(structure.frictions)
+        self.first_row = self.first_point + PER_POINT * self.points
         self.first_rows: list[int] = []  # of each group
         self.inputs = self.first_row
         for group in structure.rows:
@@ -125,9 +114,12 @@ class ConstraintLayout:
             self.inputs += PER_CONE_GROUP + PER_CONE * group.contacts
         self.first_force = self.nv + 3 * self.points  # of contacts of shapes, among the outputs
         self.outputs = self.first_force + 3 * sum(group.contacts for group in structure.cones)
-        points = range(self.first_point, self.first_limit, PER_POINT)
-        limits = range(self.first_limit, self.first_friction, PER_LIMIT)
-        self.gates = (*((i + 9, i, i + PER_POINT) for i in points), *((i, i, i + PER_LIMIT) for i in limits))
+        gates = [(i + 9, i, i + PER_POINT) for i in range(self.first_point, self.first_row, PER_POINT)]
+        for group, first in zip(structure.rows, self.first_rows, strict=True):
+            if group.kind == "limit":
+                ends = (first + group.width * (row + 1) for row in range(group.rows))
+                gates += [(end - 1, end - group.width, end) for end in ends]
+        self.gates = tuple(gates)
 
 
 FORCES = ("F0", "F1", "F2")

@@ -11,8 +11,6 @@ import numpy as np
 
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.constraints.layout import (
-    PER_FRICTION,
-    PER_LIMIT,
     PER_POINT,
     ConstraintLayout,
     ConstraintStructure,
@@ -71,20 +69,11 @@ class _OnnxProblem:
         self._mass = self._mass_matrix(at, given)
         self.free = nodes.reshape(nodes.part(given, at.free, at.velocity), -1, at.nv, 1)
         self._pushes = self._pushing(at, given)
-        self._others: list[tuple[str, str, str, str | None, RowKind | None]] = []
-        if structure.frictions:
-            weight, rest, most = self._inputs(given, at.first_friction, at.first_row, PER_FRICTION)
-            self._others.append((nodes.reals(_one_hot(structure.frictions, at.nv)), rest, weight, most, None))
+        self._others: list[tuple[str, str, str, str | None, RowKind]] = []
         for group, first in zip(structure.rows, at.first_rows, strict=True):
             if group.kind != "limit":
                 rows, weight, rest, most = self._group(given, group, first)
                 self._others.append((rows, rest, weight, most, group.kind))
-
-    def _inputs(self, given: str, first: int, last: int, width: int) -> list[str]:
-        """Return the columns of the inputs of joints, shape [worlds, joints, 1] each."""
-        nodes = self._nodes
-        rows = nodes.reshape(nodes.part(given, first, last), -1, (last - first) // width, width)
-        return [nodes.part(rows, i, i + 1, 2) for i in range(width)]
 
     def _group(self, given: str, group: RowGroup, first: int) -> tuple[str, str, str, str | None]:
         """Return rows, D, residuals without acceleration, and any trailing inputs of a group."""
@@ -107,11 +96,6 @@ class _OnnxProblem:
         """Return the one-sided rows, their residuals without acceleration, and their D; None without rows."""
         nodes, structure = self._nodes, self._structure
         parts = [self._edges(at, given)] if at.points else []
-        if structure.limits:
-            violation, side, weight, rest = self._inputs(given, at.first_limit, at.first_friction, PER_LIMIT)
-            rows = nodes("Mul", side, nodes.reals(_one_hot(structure.limits, at.nv)))
-            beyond = nodes("Greater", violation, _zero(nodes))
-            parts.append((rows, rest, nodes("Where", beyond, weight, _zero(nodes))))
         for group, first in zip(structure.rows, at.first_rows, strict=True):
             if group.kind == "limit":
                 rows, weight, rest, violation = self._group(given, group, first)
@@ -125,7 +109,7 @@ class _OnnxProblem:
     def _edges(self, at: ConstraintLayout, given: str) -> tuple[str, str, str]:
         """Return rows, residuals and D of the edges of all friction pyramids."""
         nodes, nv, count = self._nodes, at.nv, at.points
-        points = nodes.reshape(nodes.part(given, at.first_point, at.first_limit), -1, count, PER_POINT)
+        points = nodes.reshape(nodes.part(given, at.first_point, at.first_row), -1, count, PER_POINT)
         columns = nodes.reshape(nodes.part(given, at.columns, at.damping), -1, 1, nv, 6)
         place = nodes("Unsqueeze", nodes.part(points, 0, 3, 2), nodes.integers([2]))
         turned = self._cross(nodes.part(columns, 0, 3, 3), place)
@@ -213,14 +197,14 @@ class _Cost:
     """A cost of the rows y = R a + rest at given accelerations.
 
     The cost of limits is D / 2 min(0, y)^2, that of equalities D / 2 y^2. That of friction is Huber's function, whose
-    slope is at most `most`. Without a `kind` the rows are those of joint friction, the same in all worlds.
+    slope is at most `most`.
     """
 
     def __init__(
-        self, nodes: OnnxNodes, rows: str, rest: str, weights: str, most: str | None, kind: RowKind | None, a: str
+        self, nodes: OnnxNodes, rows: str, rest: str, weights: str, most: str | None, kind: RowKind, a: str
     ) -> None:
         self._nodes, self._rows, self._weights, self._most, self._kind = nodes, rows, weights, most, kind
-        self._turned = nodes("Transpose", rows, perm=[0, 2, 1] if kind else [1, 0])
+        self._turned = nodes("Transpose", rows, perm=[0, 2, 1])
         self._y = nodes("Add", nodes("MatMul", rows, a), rest)
         self.force, self._active = self.at(nodes, self._y)  # the force is minus the derivative by y
         self._step = ""

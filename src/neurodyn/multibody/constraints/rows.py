@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated code for constraint rows over several joints (`layout.RowGroup`), in the native solver and its adjoint.
+"""Generated code for limits, friction and equalities (`layout.RowGroup`), in the native solver and its adjoint.
 
-Row r, counted over all groups, has its residual y in `ry[r]` and its change along a step in `rs[r]`. All rows of a
-group share the same code, with loops over rows and joints. The code reads `a`, `s`, `in`, `adj`, and declares names
-only within its own blocks.
+Row r, counted over all groups, has its residual y in `ry[r]`, its change along a step in `rs[r]`, force in `rf[r]` and
+stiffness in `rw[r]`; limits that no world violates have none of them. All rows of a group share the same code, with
+loops over rows and joints. The code reads `a`, `s`, `in`, `adj`, and declares names only within its own blocks.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ class RowWriter:
         """Return code that declares residuals, and the joints and entries of H of each group."""
         if not self._groups:
             return ""
-        lines = [f"real ry[{self._count}]; real rs[{self._count}]; (void)rs;"]
+        lines = [f"real {', '.join(f'{name}[{self._count}]' for name in ('ry', 'rs', 'rf', 'rw'))}; (void)rs;"]
         for g, group in enumerate(self._groups):
             places = [self._entry[i, j] for i in group.dofs for j in group.dofs if j <= i]
             for name, values in (("rd", group.dofs), ("rh", places)):
@@ -49,8 +49,8 @@ class RowWriter:
             lambda group: [
                 f"real y = J[{len(group.dofs) + 1}];",
                 self._sum("y", "a"),
-                "ry[r] = y;",
                 _cost(group, "y"),
+                "ry[r] = y; rf[r] = F; rw[r] = W;",
                 pushed[group.kind],
                 "int h = 0;",
                 "for (int k = 0; k < n; ++k) {",
@@ -65,13 +65,10 @@ class RowWriter:
 
         def lines(group: RowGroup) -> list[str]:
             start = ["real dy = (real)0;", self._sum("dy", "s"), "rs[r] = dy;"]
-            missed: list[str] = []
-            if group.kind != "equality":
-                missed = [f"real l; {{ {_cost(group, 'ry[r]')} l = F - W * dy; }}"]
             after = [_cost(group, "(ry[r] + dy)"), "slope -= F * dy; bend += W * dy * dy;"]
-            if missed:
-                after.append(f"l -= F; missed += l * l / J[{len(group.dofs)}];")
-            return [*start, *missed, *after]
+            if group.kind != "equality":
+                after.append(f"const real l = rf[r] - rw[r] * dy - F; missed += l * l / J[{len(group.dofs)}];")
+            return [*start, *after]
 
         return self._each(lines)
 
@@ -95,7 +92,7 @@ class RowWriter:
                 "real z = (real)0;",
                 self._sum("z", "s"),
                 "const real y = ry[r];",
-                _cost(group, "y"),
+                _cost(group, "y") if group.kind == "friction" else "const real F = rf[r]; const real W = rw[r];",
                 "real* back = adj + (J - in);",
                 "for (int k = 0; k < n; ++k) back[k] += s[rd[k]] * F - z * W * a[rd[k]];",
                 f"back[{n + 1}] -= z * W;",
@@ -118,6 +115,8 @@ class RowWriter:
         for g, group in enumerate(self._groups):
             code.append(f"for (int row = 0; row < {group.rows}; ++row) {{ const int r = {self._numbers[g]} + row;")
             code.append(f"const real* J = in + {self._starts[g]} + {group.width} * row; (void)J;")
+            if group.kind == "limit":
+                code.append(f"if (!ANY(J[{group.width - 1}] > (real)0)) continue;")
             if joints:
                 tables = f"const int* rd = rd{g}; const int* rh = rh{g}; (void)rh;"
                 code.append(f"const int n = {len(group.dofs)}; {tables}")

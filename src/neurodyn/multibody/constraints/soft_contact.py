@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from neurodyn.core.description.contacts import ConstraintParameters, ContactPoint, constraint_quantities
-from neurodyn.core.description.mechanism import Link, Mechanism
+from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.geometry.prisms import CONTACT_NUMBERS, contact_slots
-from neurodyn.multibody.constraints.equalities import ConstraintRows, coupling_rows
+from neurodyn.multibody.constraints.equalities import (
+    ConstraintRows,
+    coupling_rows,
+    friction_row,
+    limit_row,
+    nearer_limit,
+)
 from neurodyn.multibody.constraints.free_bodies import ball_free_constraints, with_lone_implicit, without_lone
 from neurodyn.multibody.constraints.impedance import Compliance, InverseWeights, compliance_of, tangent
 from neurodyn.multibody.constraints.layout import ConstraintStructure, ContactPointGroup
@@ -20,9 +26,8 @@ from neurodyn.multibody.drives.actuators import damp_implicitly
 from neurodyn.multibody.mass_matrix import TreeInertia, is_zero
 from neurodyn.multibody.passive import damping_slope, free_armature
 from neurodyn.multibody.points import PointContact
-from neurodyn.multibody.scope import Scope
 from neurodyn.multibody.tendons.lengths import added_inertia
-from neurodyn.multibody.trace import Expression, apply_loop, map_in_loop, maximum, minimum, safe_sqrt, select_less
+from neurodyn.multibody.trace import Expression, apply_loop, map_in_loop, maximum, safe_sqrt, select_less
 from neurodyn.multibody.trace.expression import TINY
 from neurodyn.multibody.vectors import EYE, Vector, array, cross, dot
 
@@ -152,16 +157,15 @@ class SoftContactModel(ContactModel):
         inertia = TreeInertia(contacts.tree, contacts.poses, added)
         weights = InverseWeights(contacts.tree)
         touching, damping = _contacts(contacts, inertia, weights)
-        limits = _limits(contacts, weights)
-        frictions = _frictions(contacts, weights)
-        rows = [*coupling_rows(contacts, weights), *ball_free_constraints(contacts, weights)]
+        rows = [*_joint_rows(contacts, weights), *coupling_rows(contacts, weights)]
+        rows += ball_free_constraints(contacts, weights)
         cones = _surface_contacts(contacts, inertia, weights)
         centripetal = contacts.tree.centripetal(contacts.q, contacts.qd)
         free = [a - centripetal.get(dof, 0.0) for dof, a in enumerate(free)] if centripetal else free
         free = _adhering(contacts, inertia, free, touching, cones)
         acceleration = free
-        if touching or limits or frictions or rows or cones:
-            solution = _solve(contacts, inertia, free, touching, damping, limits, frictions, rows, cones)
+        if touching or rows or cones:
+            solution = _solve(contacts, inertia, free, touching, damping, rows, cones)
             forces = solution[len(free) :]
             _note_pushes(contacts, inertia, cones, forces[3 * len(touching) :])
             named, own = _named_forces(cones, forces[3 * len(touching) :])
@@ -291,46 +295,21 @@ def _of_points(contacts: Contacts, inertia: TreeInertia, surfaces: _PointSurface
     return possible
 
 
-def _limits(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[Any]]:
-    """Return the inputs (`layout.PER_LIMIT`) of the nearer limit of each joint with limits, by velocity coordinate."""
-    inputs, scope, tree = {}, contacts.scope, contacts.tree
-    margins = tree.mechanism.constraints.limit_margins or {}
+def _joint_rows(contacts: Contacts, inverse: InverseWeights) -> list[ConstraintRows]:
+    """Return the row of the nearer limit of each joint with limits, then that of each joint with dry friction."""
+    scope, tree = contacts.scope, contacts.tree
+    margins, limits, frictions = tree.mechanism.constraints.limit_margins or {}, [], []
     for name, dof in tree.dofs.items():
         index = tree.index_of[name]
-        link = tree.links[index]
-        if link.lower is None and link.upper is None:
-            continue
-        room, side = _nearer_limit(scope, link, tree.q_of(index, contacts.q)[0])
-        compliance = compliance_of(scope, f"{name}.limit_solref", f"{name}.limit_solimp", contacts.dt)
-        violation = margins.get(name, 0.0) - room
-        rest = compliance.damping * side * contacts.qd[dof] + compliance.reference(violation)
-        inputs[dof] = [violation, side, compliance.weight(violation, inverse.joint(dof)), rest]
-    return inputs
-
-
-def _nearer_limit(scope: Scope, link: Link, q: Any) -> tuple[Any, Any]:
-    """Return the distance to the nearer limit of a joint, and its side: 1 for lower, -1 for upper."""
-    name = link.joint.name
-    if link.upper is None:
-        return q - scope(f"{name}.lower"), 1.0
-    above = scope(f"{name}.upper") - q
-    if link.lower is None:
-        return above, -1.0
-    below = q - scope(f"{name}.lower")
-    return minimum(below, above), select_less(below, above, 1.0, -1.0)
-
-
-def _frictions(contacts: Contacts, inverse: InverseWeights) -> dict[int, list[Any]]:
-    """Return the inputs (`layout.PER_FRICTION`) of each joint with dry friction, by velocity coordinate."""
-    inputs, scope = {}, contacts.scope
-    for name, dof in contacts.tree.dofs.items():
+        link, velocity = tree.links[index], contacts.qd[dof]
+        if link.lower is not None or link.upper is not None:
+            room, side = nearer_limit(contacts, name, link, tree.q_of(index, contacts.q)[0])
+            violation = margins.get(name, 0.0) - room
+            limits.append(limit_row(contacts, name, {dof: side}, side * velocity, violation, inverse.joint(dof)))
         most = scope(f"{name}.friction") + contacts.dry.get(dof, 0.0)
-        if is_zero(most):
-            continue
-        compliance = compliance_of(scope, f"{name}.friction_solref", f"{name}.friction_solimp", contacts.dt)
-        rest = compliance.damping * contacts.qd[dof]
-        inputs[dof] = [compliance.weight(0.0, inverse.joint(dof)), rest, most]
-    return inputs
+        if not is_zero(most):
+            frictions.append(friction_row(contacts, name, {dof: 1.0}, velocity, most, inverse.joint(dof)))
+    return [*limits, *frictions]
 
 
 def _adhering(
@@ -361,8 +340,7 @@ def _adhering(
 
 def _solve(
     contacts: Contacts, inertia: TreeInertia, free: Sequence[Any], touching: list[_Contact], damping: Any,
-    limits: dict[int, list[Any]], frictions: dict[int, list[Any]], rows: Sequence[ConstraintRows],
-    cones: Sequence[Cones],
+    rows: Sequence[ConstraintRows], cones: Sequence[Cones],
 ) -> list[Any]:  # fmt: skip
     """Return the accelerations, then the contact forces (normal and tangents), first of `touching`, then of `cones`."""
     constraints = contacts.tree.mechanism.constraints
@@ -371,17 +349,15 @@ def _solve(
     counts = Counter(contact.link for contact in touching)
     groups = tuple(ContactPointGroup(chains[last[link]], count) for link, count in counts.items())
     structure = ConstraintStructure(
-        chains, groups, tuple(limits), tuple(frictions), constraints.cone, constraints.impratio,
-        tuple(one.group for one in rows), tuple(one.group for one in cones),
+        chains, groups, constraints.cone, constraints.impratio, tuple(one.group for one in rows),
+        tuple(one.group for one in cones),
     )  # fmt: skip
     given = [inertia.matrix[i][j] for i, chain in enumerate(chains) for j in chain]
     given += [*free, *contacts.qd]
     for column in inertia.columns:
         given += [*column.spin, *(inertia.velocity_at_first(column) if _by_surface(contacts) else column.velocity)]
     given.append(damping)
-    for one in (*(contact.inputs for contact in touching), *limits.values(), *frictions.values()):
-        given += one
-    for one in (*rows, *cones):
+    for one in (*touching, *rows, *cones):
         given += one.inputs
     graph = next(x.graph for x in contacts.qd if isinstance(x, Expression))
     return list(apply_loop(graph, constraint_loop(structure), given))

@@ -22,11 +22,9 @@ If no row is active, both directions return right after that check.
 
 from functools import partial
 
-from neurodyn.multibody.constraints.cones import ConeWriter
+from neurodyn.multibody.constraints.cones import TWICE, ConeWriter, second_tangent
 from neurodyn.multibody.constraints.layout import (
     FORCES,
-    PER_FRICTION,
-    PER_LIMIT,
     PER_POINT,
     STIFFNESS_ENTRIES,
     ConstraintLayout,
@@ -44,17 +42,13 @@ _ITERATIONS = 30
 _SEARCHES = 12
 _FLAT = 1e-3  # a line search stops when the slope has fallen to this share
 
-_TWICE = tuple((axis, (axis + 1) % 3, (axis + 2) % 3) for axis in range(3))
-"""Each axis with the next two: the indices of a cross product."""
-
 
 def constraint_loop(structure: ConstraintStructure) -> Loop:
     """Return the loop of a problem.
 
     Its inputs are the entries of M by rows, as in `chains`; a_s; the velocities; the link motions per unit of each
-    velocity coordinate (angular, linear); b of the contacts; then `PER_POINT`, `PER_LIMIT` and `PER_FRICTION` inputs
-    for each point, limit and friction, and those of the `rows`. Its outputs are the accelerations, and the force of
-    each contact along its normal and tangents.
+    velocity coordinate (angular, linear); b of the contacts; then `PER_POINT` inputs for each point, and those of the
+    `rows`. Its outputs are the accelerations, and the force of each contact along its normal and tangents.
     """
     writer = _ConstraintWriter(structure)
     forward = writer.forward()
@@ -101,7 +95,8 @@ class _ConstraintWriter:
         self._fills = self._chains != structure.chains  # entries of H that M does not have
         self._entry = {pair: k for k, pair in enumerate((i, j) for i, chain in enumerate(self._chains) for j in chain)}
         self._width, self._by = len(self._entry), "n"  # length of H, and stride between rows of J
-        self.plain = not (self._fills or self._many or structure.rows or structure.cones) and bool(structure.groups)
+        coupled = structure.cones or any(len(group.dofs) > 1 or group.kind == "equality" for group in structure.rows)
+        self.plain = not (self._fills or self._many or coupled) and bool(structure.groups)
         self._row = 0
         if padded:
             self._row = -(-max(map(len, self._chains)) // _VECTOR) * _VECTOR
@@ -111,7 +106,7 @@ class _ConstraintWriter:
         self._rows = RowWriter(structure.rows, at.first_rows, self._entry)
         self._cones = ConeWriter(structure.cones, at, self._entry, structure.cone, structure.impratio)
         self._free, self._velocity, self._columns, self._damping = at.free, at.velocity, at.columns, at.damping
-        self._first_point, self._first_limit, self._first_friction = at.first_point, at.first_limit, at.first_friction
+        self._first_point = at.first_point
 
     # --- forward -----------------------------------------------------------------------------------------------
     def forward(self) -> str:
@@ -154,12 +149,6 @@ class _ConstraintWriter:
             ]
         )
 
-    def _limit(self, number: int, what: int) -> str:
-        return f"in[{self._first_limit + PER_LIMIT * number + what}]"
-
-    def _friction(self, number: int, what: int) -> str:
-        return f"in[{self._first_friction + PER_FRICTION * number + what}]"
-
     def _tables(self) -> str:
         """Return code that declares the chains of the groups, and the start of the rows of H."""
         groups, filled = self.structure.groups, self._fills
@@ -192,10 +181,10 @@ const real* c = in + {self._first_point} + {PER_POINT} * number_of; const mask t
 if (ANY(touches)) {{
 real* Jn = J + room; const int by = {self._by}; {padding if self._row else ""}
 real v0 = (real)0, v1 = v0, v2 = v0;
-{_second_tangent()}
+{second_tangent()}
 for (int k = 0; k < n; ++k) {{
 const real* column = in + {self._columns} + 6 * dofs[k]; const real rate = in[{self._velocity} + dofs[k]];
-{" ".join(f"const real p{i} = column[{3 + i}] + column[{j}] * c[{k}] - column[{k}] * c[{j}];" for i, j, k in _TWICE)}
+{" ".join(f"const real p{i} = column[{3 + i}] + column[{j}] * c[{k}] - column[{k}] * c[{j}];" for i, j, k in TWICE)}
 const real J0 = c[3] * p0 + c[4] * p1 + c[5] * p2; const real J1 = c[6] * p0 + c[7] * p1 + c[8] * p2;
 const real J2 = t0 * p0 + t1 * p1 + t2 * p2;
 Jn[k] = J0; Jn[by + k] = J1; Jn[2 * by + k] = J2; v0 += J0 * rate; v1 += J1 * rate; v2 += J2 * rate;
@@ -215,12 +204,9 @@ room += 3 * by; ++count;
 
     def _may_push(self) -> str:
         """Return the condition that any row may be active."""
-        own, always = self._rows.may_push()
+        masks, always = self._rows.may_push()
         if always:
             return "true"
-        masks = [f"({self._limit(k, 0)} > (real)0)" for k in range(len(self.structure.limits))]
-        masks += [f"({self._friction(k, 2)} > (real)0)" for k in range(len(self.structure.frictions))]
-        masks += own
         parts = [*(["count > 0"] if self.points else []), *self._cones.may_push()]
         return " || ".join([*parts, *([f"ANY({' | '.join(masks)})"] if masks else [])]) or "false"
 
@@ -268,14 +254,6 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
                 "}",
             )
         ]
-        for k, dof in enumerate(self.structure.limits):
-            lines += [f"real r{k} = (real)0, r{k}_W = r{k}, r{k}_F = r{k}; (void)r{k}; if ({self._is_violated(k)}) {{"]
-            lines += [self._limit_cost(k, "x", f"a[{dof}]"), f"r{k} = x{k}; r{k}_W = x{k}_W; r{k}_F = x{k}_F;"]
-            lines += [f"pushed += r{k}_F; g[{dof}] -= {self._limit(k, 1)} * r{k}_F;"]
-            lines += [f"{self._h(dof, dof)} += r{k}_W; }}"]
-        for k, dof in enumerate(self.structure.frictions):
-            lines += [self._friction_cost(k, "h", f"a[{dof}]"), f"pushed += h{k}_F * h{k}_F;"]
-            lines += [f"g[{dof}] -= h{k}_F; {self._h(dof, dof)} += h{k}_W;"]
         lines += filter(None, [self._rows.gradient(), self._cones.gradient()])
         return "\n".join(lines)
 
@@ -303,28 +281,6 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         return (
             "const int* row = place + start[of[i]] + k * (k + 1) / 2;",
             f"for (int l = 0; l <= k; ++l) H[row[l]] += {term};",
-        )
-
-    def _limit_cost(self, k: int, name: str, a: str) -> str:
-        """Return code that declares a limit's force and stiffness at an acceleration."""
-        return (
-            f"const real {name}{k} = {self._limit(k, 1)} * ({a}) + {self._limit(k, 3)};"
-            f" const real {name}{k}_W = SELECT(({self._limit(k, 0)} > (real)0) & ({name}{k} < (real)0),"
-            f" {self._limit(k, 2)}, (real)0); const real {name}{k}_F = -{name}{k}_W * {name}{k};"
-        )
-
-    def _is_violated(self, k: int) -> str:
-        """Return the condition that a limit is violated in any world."""
-        return f"ANY({self._limit(k, 0)} > (real)0)"
-
-    def _friction_cost(self, k: int, name: str, a: str) -> str:
-        """Return code that declares the force and stiffness of a joint's friction at an acceleration."""
-        weight, rest, most = (self._friction(k, what) for what in range(3))
-        return (
-            f"const real {name}{k} = {a} + {rest}; const real {name}{k}_q = -{weight} * {name}{k};"
-            f" const mask {name}{k}_under = {name}{k}_q < -{most}; const mask {name}{k}_over = {name}{k}_q > {most};"
-            f" const real {name}{k}_F = SELECT({name}{k}_under, -{most}, SELECT({name}{k}_over, {most}, {name}{k}_q));"
-            f" const real {name}{k}_W = SELECT({name}{k}_under | {name}{k}_over, (real)0, {weight});"
         )
 
     def _h(self, i: int, j: int) -> str:
@@ -432,14 +388,6 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
                 _along(),
             )
         ]
-        for k, dof in enumerate(self.structure.limits):
-            lines += [f"if ({self._is_violated(k)}) {{ {self._limit_cost(k, 'x', f'a[{dof}] + s[{dof}]')}"]
-            lines += [f"const real dy = {self._limit(k, 1)} * s[{dof}]; const real l = r{k}_F - r{k}_W * dy - x{k}_F;"]
-            lines += [f"missed += l * l / {self._limit(k, 2)}; slope -= x{k}_F * dy; bend += x{k}_W * dy * dy; }}"]
-        for k, dof in enumerate(self.structure.frictions):
-            lines += [f"{{ {self._friction_cost(k, 'x', f'(a[{dof}] + s[{dof}])')}"]
-            lines += [f"const real l = h{k}_F - h{k}_W * s[{dof}] - x{k}_F; missed += l * l / {self._friction(k, 0)};"]
-            lines += [f"slope -= x{k}_F * s[{dof}]; bend += x{k}_W * s[{dof}] * s[{dof}]; }}"]
         lines += filter(None, [self._rows.whole_step(), self._cones.whole_step()])
         return "\n".join(lines)
 
@@ -461,13 +409,6 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
                 _along(),
             )
         ]
-        for k, dof in enumerate(self.structure.limits):
-            lines += [f"if ({self._is_violated(k)}) {{ {self._limit_cost(k, 'x', f'a[{dof}] + reach * s[{dof}]')}"]
-            lines += [f"const real dy = {self._limit(k, 1)} * s[{dof}];"]
-            lines += [f"slope -= x{k}_F * dy; bend += x{k}_W * dy * dy; }}"]
-        for k, dof in enumerate(self.structure.frictions):
-            lines += [f"{{ {self._friction_cost(k, 'x', f'(a[{dof}] + reach * s[{dof}])')}"]
-            lines += [f"slope -= x{k}_F * s[{dof}]; bend += x{k}_W * s[{dof}] * s[{dof}]; }}"]
         lines += filter(None, [self._rows.along(), self._cones.along()])
         return "\n".join([*lines, "}"])
 
@@ -495,7 +436,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
         for k, (i, j) in enumerate(self._entries):
             both = f"s[{i}] * d[{j}] + s[{j}] * d[{i}]" if i != j else f"s[{i}] * d[{i}]"
             lines += [f"adj[{k}] -= {both};"]
-        lines += [self._pull_back_contacts(), self._pull_back_joints(), "}", "}"]
+        lines += [self._pull_back_contacts(), self._rows.pull_back(), self._cones.pull_back(), "}", "}"]
         lines += ["if (!pushes) {", *(f"adj[{self._free + i}] += b[{i}];" for i in dofs), "}"]
         return "\n".join(lines)
 
@@ -538,7 +479,7 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
     def _pull_back_contact(self) -> str:
         place = f"{self._first_point} + {PER_POINT} * at[i]"
         lines = [f"const real* c = in + {place}; real* ca = adj + {place};"]
-        lines += [f"const real* sf = seed + {self.nv} + 3 * at[i]; {_second_tangent()}"]
+        lines += [f"const real* sf = seed + {self.nv} + 3 * at[i]; {second_tangent()}"]
         lines += [self._cone(("yn[0]", "yn[1]", "yn[2]"))]
         lines += [friction_slope_source(self.structure.cone, self.structure.impratio)]
         lines += [_rows_times("s", "w", rest=False)]
@@ -548,33 +489,17 @@ const real mu = in[{self._first_point + 12} + {PER_POINT} * at[i]]; (void)n; (vo
             for i in range(3):
                 along = f"{amounts[0]} * c[{3 + i}] + {amounts[1]} * c[{6 + i}] + {amounts[2]} * t{i}"
                 lines += [f"const real {name}w{i} = {along}; {name}[{3 + i}] = {name}w{i};"]
-            lines += [f"{name}[{i}] += c[{j}] * {name}w{k} - c[{k}] * {name}w{j};" for i, j, k in _TWICE]
+            lines += [f"{name}[{i}] += c[{j}] * {name}w{k} - c[{k}] * {name}w{j};" for i, j, k in TWICE]
         for x in "lo":
-            lines += [f"const real {x}v{i} = {x}m{3 + i} + {x}m{j} * c[{k}] - {x}m{k} * c[{j}];" for i, j, k in _TWICE]
-        for i, j, k in _TWICE:
+            lines += [f"const real {x}v{i} = {x}m{3 + i} + {x}m{j} * c[{k}] - {x}m{k} * c[{j}];" for i, j, k in TWICE]
+        for i, j, k in TWICE:
             lines += [f"ca[{i}] += fw{j} * lm{k} - fw{k} * lm{j} + qw{j} * om{k} - qw{k} * om{j};"]
             lines += [f"const real ta{i} = F2 * lv{i} + q2 * ov{i};"]
-        for i, j, k in _TWICE:
+        for i, j, k in TWICE:
             lines += [f"ca[{3 + i}] += F0 * lv{i} + q0 * ov{i} + c[{6 + j}] * ta{k} - c[{6 + k}] * ta{j};"]
             lines += [f"ca[{6 + i}] += F1 * lv{i} + q1 * ov{i} + ta{j} * c[{3 + k}] - ta{k} * c[{3 + j}];"]
         lines += ["ca[10] += SELECT(D > (real)0, (z0 * F0 + z1 * F1 + z2 * F2) / D, (real)0); ca[11] += q0;"]
         lines += ["ca[12] += z0 * P0 + z1 * P1 + z2 * P2;"]
-        return "\n".join(lines)
-
-    def _pull_back_joints(self) -> str:
-        """Return code that propagates the adjoints to the inputs of limits and joint friction."""
-        lines = []
-        for k, dof in enumerate(self.structure.limits):
-            first = self._first_limit + PER_LIMIT * k
-            lines += [f"{{ const real z = {self._limit(k, 1)} * s[{dof}];"]
-            lines += [f"adj[{first + 2}] -= SELECT(r{k}_W > (real)0, z * r{k}, (real)0);"]
-            lines += [f"adj[{first + 3}] -= z * r{k}_W; }}"]
-        for k, dof in enumerate(self.structure.frictions):
-            first = self._first_friction + PER_FRICTION * k
-            lines += [f"adj[{first}] -= SELECT(h{k}_under | h{k}_over, (real)0, s[{dof}] * h{k});"]
-            lines += [f"adj[{first + 1}] -= s[{dof}] * h{k}_W;"]
-            lines += [f"adj[{first + 2}] += SELECT(h{k}_under, -s[{dof}], SELECT(h{k}_over, s[{dof}], (real)0));"]
-        lines += filter(None, [self._rows.pull_back(), self._cones.pull_back()])
         return "\n".join(lines)
 
 
@@ -589,8 +514,3 @@ def _along() -> str:
     """Return code that adds a contact's slope and curvature along a step dy."""
     curvature = " + ".join(f"dy{row} * ({stiffness_times(row, 'dy{}')})" for row in range(3))
     return f"slope -= F0 * dy0 + F1 * dy1 + F2 * dy2; bend += {curvature};"
-
-
-def _second_tangent() -> str:
-    """Return code that declares the second tangent of a point at c: normal x first tangent."""
-    return " ".join(f"const real t{i} = c[{3 + j}] * c[{6 + k}] - c[{3 + k}] * c[{6 + j}];" for i, j, k in _TWICE)
