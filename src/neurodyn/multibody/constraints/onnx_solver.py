@@ -5,7 +5,8 @@ A friction pyramid is four one-sided rows, like joint limits. Values have the ax
 vector is one column.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -51,6 +52,12 @@ def add_solution(structure: ConstraintStructure, nodes: OnnxNodes, given: str) -
     return nodes.reshape(results[0], -1, problem.nv), problem.nv
 
 
+def _likeness(numbered: tuple[int, tuple[RowGroup, int]]) -> tuple[RowKind, int]:
+    """Return the kind of a group, and its number unless it is one row over one joint."""
+    number, (group, _) = numbered
+    return group.kind, -1 if len(group.dofs) == group.rows == 1 else number
+
+
 def _zero(nodes: OnnxNodes) -> str:
     return nodes.reals(0.0)
 
@@ -70,18 +77,27 @@ class _OnnxProblem:
         self.free = nodes.reshape(nodes.part(given, at.free, at.velocity), -1, at.nv, 1)
         self._pushes = self._pushing(at, given)
         self._others: list[tuple[str, str, str, str | None, RowKind]] = []
-        for group, first in zip(structure.rows, at.first_rows, strict=True):
-            if group.kind != "limit":
-                rows, weight, rest, most = self._group(given, group, first)
-                self._others.append((rows, rest, weight, most, group.kind))
+        for groups, first in self._groups(at):
+            if groups[0].kind != "limit":
+                rows, weight, rest, most = self._group(given, groups, first)
+                self._others.append((rows, rest, weight, most, groups[0].kind))
 
-    def _group(self, given: str, group: RowGroup, first: int) -> tuple[str, str, str, str | None]:
-        """Return rows, D, residuals without acceleration, and any trailing inputs of a group."""
-        nodes, n = self._nodes, len(group.dofs)
-        inputs = nodes.reshape(nodes.part(given, first, first + group.rows * group.width), -1, group.rows, group.width)
-        rows = nodes("MatMul", nodes.part(inputs, 0, n, 2), nodes.reals(_one_hot(group.dofs, self.nv)))
+    def _group(self, given: str, groups: Sequence[RowGroup], first: int) -> tuple[str, str, str, str | None]:
+        """Return rows, D, residuals without acceleration, and any trailing inputs of a group, or of several alike."""
+        nodes, one = self._nodes, groups[0]
+        n, count, width = len(one.dofs), sum(group.rows for group in groups), one.width
+        inputs = nodes.reshape(nodes.part(given, first, first + count * width), -1, count, width)
+        places = nodes.reals(_one_hot([dof for group in groups for dof in group.dofs], self.nv))
+        rows = nodes("Mul" if len(groups) > 1 else "MatMul", nodes.part(inputs, 0, n, 2), places)
         weight, rest = (nodes.part(inputs, i, i + 1, 2) for i in (n, n + 1))
-        return rows, weight, rest, None if group.kind == "equality" else nodes.part(inputs, n + 2, n + 3, 2)
+        return rows, weight, rest, None if one.kind == "equality" else nodes.part(inputs, n + 2, n + 3, 2)
+
+    def _groups(self, at: ConstraintLayout) -> Iterator[tuple[list[RowGroup], int]]:
+        """Yield groups and their first input; those of one row over one joint together, as they follow each other."""
+        numbered = enumerate(zip(self._structure.rows, at.first_rows, strict=True))
+        for _, run in groupby(numbered, _likeness):
+            alike = [one for _, one in run]
+            yield [group for group, _ in alike], alike[0][1]
 
     def _mass_matrix(self, at: ConstraintLayout, given: str) -> str:
         nodes, nv = self._nodes, at.nv
@@ -94,11 +110,11 @@ class _OnnxProblem:
 
     def _pushing(self, at: ConstraintLayout, given: str) -> tuple[str, str, str, None, RowKind] | None:
         """Return the one-sided rows, their residuals without acceleration, and their D; None without rows."""
-        nodes, structure = self._nodes, self._structure
+        nodes = self._nodes
         parts = [self._edges(at, given)] if at.points else []
-        for group, first in zip(structure.rows, at.first_rows, strict=True):
-            if group.kind == "limit":
-                rows, weight, rest, violation = self._group(given, group, first)
+        for groups, first in self._groups(at):
+            if groups[0].kind == "limit":
+                rows, weight, rest, violation = self._group(given, groups, first)
                 beyond = nodes("Greater", str(violation), _zero(nodes))
                 parts.append((rows, rest, nodes("Where", beyond, weight, _zero(nodes))))
         if not parts:
