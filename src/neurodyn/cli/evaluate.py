@@ -358,10 +358,15 @@ def _export_onnx(run: str, out: Path | None) -> None:
             difference = export_policy(run, out)
     else:
         from neurodyn.dynamics.artifact import load
-        from neurodyn.interop.onnx import export_model
+        from neurodyn.interop.onnx import ONNX_FRAMES, export_model
 
         with ProgressBar(f"exporting {run}"):
             model = load(run)
+            if model.kind not in ONNX_FRAMES:
+                raise InputError(
+                    f"{run}: holds a {model.kind} model, for which there is no ONNX; valid: --to "
+                    f"{choices((*SIMULATOR_FORMATS, *CODE))}"
+                )
             require_writable(out)
             difference = export_model(model, out)
         if model.caveat:

@@ -33,6 +33,6 @@ def test_a_result_that_fails_suggests_nothing(verdict: str, suggests: bool, caps
     result = msgspec.structs.replace(figures(), verdict=verdict, next=MOTION)
     print_next(result, Path("runs/arm"))
     printed = capsys.readouterr().out
-    assert ("next: neurodyn export runs/arm" in printed) is suggests
+    assert ("next: neurodyn export runs/arm --to mjcf\n" in printed) is suggests
     assert ("narrows" in printed) is suggests
     assert all(len(line) <= 80 for line in printed.splitlines())

@@ -3,6 +3,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 
 import msgspec
@@ -190,6 +191,13 @@ def test_evaluate_measures_a_hybrid_run(cartpole_run: Path, tmp_path: Path, caps
     assert error < 0.2 * found["baselines"]["constant_velocity"]["50"]["joint_rad"]
     assert "cartpole: identified" in capsys.readouterr().out
     assert set(cartpole_run.rglob("*")) - before == {cartpole_run / "report-horizon-50-rollouts-8.html"}
+
+
+def test_a_hybrid_model_is_exported_to_simulators_and_as_code(cartpole_run, capsys):
+    assert command(["export", str(cartpole_run)]) == 2
+    error = capsys.readouterr().err.strip()
+    assert re.search("holds a hybrid model, for which there is no ONNX; valid: --to c, .*mjcf", error)
+    assert error.count("\n") == 0
 
 
 def test_finetune_refuses_a_hybrid_run_in_one_line(cartpole_run, plant_file, tmp_path, capsys):
