@@ -97,7 +97,7 @@ def print_next(result: "IdentificationFigures", out: Path) -> None:
         told = f", which {result.next.tells[0]}" if result.next.tells else ""
         text = f"to learn more, log this motion: {out / result.next.file} ({result.next.seconds:g} s){told}"
         terminal().print(text)
-    target = " --to mjcf" if result.network is UNSET else ""  # a mechanism for simulators, a network as ONNX
+    target = "" if result.network else " --to mjcf"  # a mechanism for simulators, a network as ONNX
     print(f"next: neurodyn export {shell_word(out)}{target}")
     print(f"or: neurodyn policy train TASK --dynamics {shell_word(out)}")
 
