@@ -116,7 +116,7 @@ def test_rungs_are_judged_on_the_log(run: tuple[Path, Identification]):
     assert rungs[IDENTIFIED].kept
     assert found.figures.chosen in (IDENTIFIED, NETWORKS)
     assert rungs[NETWORKS].share > 0.5  # little is left for networks: the fit of this test is short
-    assert found.figures.verdict == "ok"
+    assert {one.name for one in found.figures.findings} <= {"lasting"}  # which that short fit leaves
     group = "joints [rad or m]"
     assert rungs[IDENTIFIED].errors[group][0] < 0.3 * rungs[DECLARED].errors[group][0]
     assert rungs[IDENTIFIED].test[group][0] < 0.3 * rungs[DECLARED].test[group][0]

@@ -63,8 +63,6 @@ _STARTS, _STARTS_OF_BASE = 2, 2
 those of an unmeasured base, which is not."""
 _FAR = 3.0
 """Deviations from a declared value beyond which its prior is widened, if it may be a placeholder."""
-_NEAR = 1.1
-"""Ratio of held-out costs up to which the solutions of stages count as possible ones."""
 _WIDE = 100
 """Most coordinates of a fit that ends with derivatives of its short steps."""
 _SETTLED = 5e-4
@@ -578,16 +576,17 @@ class Fitting:
     def end_with_shifts(self, searched: Searched) -> Searched:
         """Return a result with how far the solution moves with other stages, and with shorter steps of the engine.
 
-        A model without errors has the same solution for windows of all lengths, up to noise; stages that predict much
-        worse tell nothing. Errors of the engine's first-order integrator fall with the length of its steps. Where they
-        are extrapolated to none, the move to steps of a millisecond counts: drives of robots take such steps, too. With
-        an estimated base the solution also moves with the estimate (`moves_of_starts`), and from one to the next.
+        A model without errors has the same solution for windows of all lengths, up to noise; each counts as it is
+        likely on held-out windows. Errors of the engine's first-order integrator fall with the length of its steps.
+        Where they are extrapolated to none, the move to steps of a millisecond counts: drives of robots take such
+        steps, too. With an estimated base the solution also moves with the estimate (`moves_of_starts`), and from one
+        to the next.
         """
-        ends, costs = self.ends, torch.tensor(list(searched.stages.values()))
-        if len(ends) == len(costs):
-            ends = ends[costs <= _NEAR * costs.min()]
-        shifts = (ends - ends.mean(0)) / max(1, len(ends) - 1) ** 0.5
-        shifts = torch.cat([shifts, self.apart])
+        shifts = self.apart
+        if len(self.ends) == len(searched.stages):
+            held_out = self.residuals(self.windows(Split.VALIDATION, self.stages[-1]))
+            costs = held_out.windows.count * torch.tensor(list(searched.stages.values()), dtype=torch.float64)
+            shifts = torch.cat([_likely_moves(self.ends, costs, 2.0 * costs.min() / held_out.count), shifts])
         if self._measured is not None:
             shifts = torch.cat([shifts, moves_of_starts(searched.residuals, searched.point)])
             if self.before is not None:
