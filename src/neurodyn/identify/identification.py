@@ -96,7 +96,7 @@ from neurodyn.identify.settings import (
 )
 from neurodyn.identify.stages.agreement import LogComparison
 from neurodyn.identify.stages.growing_windows import Fitting
-from neurodyn.identify.stages.lasting_errors import TIMES, LastingError
+from neurodyn.identify.stages.lasting_errors import LEARNABLE, LastingError
 from neurodyn.identify.stages.problem import STATE, Identification, IdentificationProblem, SettledFit, last_step
 from neurodyn.identify.stages.stage_windows import past_frames, training_seconds
 from neurodyn.identify.stages.staged_fit import fit_in_stages
@@ -581,7 +581,7 @@ class _Identification:
             and not self._spent_more_than(_NETWORKS_UNTIL)
             and (
                 beyond_noise(remaining, spec, fit.noise, FRAMES * spec.dt, settings.networks_from)
-                or any(one.times > TIMES[1] for one in self.lasting)
+                or any(one.times > LEARNABLE for one in self.lasting)
                 or ladder.behind(fit.dynamics, trained)
             )
         ):

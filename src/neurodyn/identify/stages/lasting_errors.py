@@ -30,6 +30,8 @@ _LEAST = 8
 TIMES, MATTERS = (1.4, 2.2), 0.004
 """Deviations of means, relative to that of noise, from which on something is missing: of errors that matter, as they
 are larger than a share of the declaration's after the longest horizon, and of any."""
+LEARNABLE = 5.0
+"""The same from which on networks are tried: they learn what remains of a search that ended early, too."""
 _FOLLOWS = 0.3
 """Least correlation with a signal that is told."""
 _SLOW = 0.02
