@@ -151,7 +151,7 @@ class JointRegion(Record, frozen=True):
     @property
     def text(self) -> str:
         """The combination in words: "the ratio kp / armature is known to 2 %, neither alone"."""
-        first, second = self.names
+        first, second = (name.removeprefix("actuator.") for name in self.names)
         return f"the {self.form} {first} {self.sign} {second} is known to {self.width}, neither alone"
 
     @property
