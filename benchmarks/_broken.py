@@ -65,7 +65,6 @@ class BrokenInputs:
             ("run/metrics.jsonl", self._resume, True),
             (self._state("json"), self._resume, True),
             (self._state("safetensors"), self._resume, False),
-            ("run/manifest.json", self._reproduce, True),
             ("settings.yaml", self._train, True),
             ("settings.yaml", self._train, True),
             ("robot/robot.yaml", self._hybrid, True),
@@ -127,9 +126,6 @@ class BrokenInputs:
     def _resume(self, place: Path) -> list[str]:
         size = ["--size", str(self.folder / "settings.yaml"), "--steps", "60"]
         return ["train", self.robot, "--data", str(self.data), *size, "--resume", "--out", str(place / "run")]
-
-    def _reproduce(self, place: Path) -> list[str]:
-        return ["reproduce", str(place / "run"), "--out", str(place / "again")]
 
     def _export(self, place: Path) -> list[str]:
         return ["export", str(place / "run"), "--out", str(place / "x.onnx")]

@@ -406,7 +406,6 @@ COMMANDS = (
     "discover cartpole --data {data} --out {out}",
     "hybrid cartpole --out {out}",
     "hybrid cartpole --parameters slider.damping --substeps 4 --out {out}",
-    "reproduce {run} --out {out}",
     "evaluate pretrained:cartpole --horizon 20 --rollouts 8",
     "evaluate {run} --split validation --data {data}",
     "compare pretrained:pendulum pretrained:ant-learned --report {out}.html",
@@ -436,7 +435,7 @@ COMMANDS = (
 """Sound commands."""
 
 MUST_OUT = {
-    "generate", "train", "finetune", "adapt", "identify", "discover", "hybrid", "reproduce", "import", "policy train",
+    "generate", "train", "finetune", "adapt", "identify", "discover", "hybrid", "import", "policy train",
     "policy distill", "policy log", "policy online", "imitate",
 }  # fmt: skip
 """Verbs that have to be told where their result goes."""

@@ -37,7 +37,7 @@ SOUND = (
     "adapt {robot} --data {csv} --out {out}", "next-motion {run}",
     "identify {robot} --data {data} --parameters slider.damping --out {out}",
     "discover {robot} --data {data} --out {out}",
-    "hybrid {robot} --out {out}", "reproduce {run} --out {out}", "evaluate {run} --data {data}", "compare {run}",
+    "hybrid {robot} --out {out}", "evaluate {run} --data {data}", "compare {run}",
     "view {run} --out {out}.html", "view {run} --data {data} --out {out}.html", "export {run} --out {out}.onnx",
     "export {policy} --out {out}.onnx", "export {data} --to mcap --out {out}.mcap",
     "control cartpole-swingup --model {run} --out {out}",
