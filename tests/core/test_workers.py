@@ -56,6 +56,7 @@ def test_a_call_beside_is_made_elsewhere_where_there_is_a_core(cores):
         assert call.elsewhere == (cores == 2)
         assert (call.result()[1] != os.getpid()) == call.elsewhere
         assert call.result()[0] == 0.0
+        assert not call.elsewhere or call._process._process.poll() is not None  # it has nothing left to do
     with Beside(partial(math.sqrt, -1.0), cores) as call, pytest.raises(ValueError, match=r"math domain|nonnegative"):
         call.result()
 

@@ -186,7 +186,7 @@ class Workers(Generic[T, R]):
 
 
 class Beside(Generic[R]):
-    """One call in another process, beside the work of this one; a context manager, which stops it at the end.
+    """One call in another process, beside the work of this one, until its result is taken; a context manager.
 
     Without a second core the call is made here, when its result is asked for.
     """
@@ -204,6 +204,9 @@ class Beside(Generic[R]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._end()
+
+    def _end(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.close()
@@ -220,7 +223,12 @@ class Beside(Generic[R]):
         Raises:
             InputError: The process was killed from outside, for example out of memory; or whatever the call raises.
         """
-        return self._call() if self._result is None else self._result.result()
+        if self._result is None:
+            return self._call()
+        try:
+            return self._result.result()
+        finally:
+            self._end()
 
 
 def _called(call: Callable[[], Any]) -> Any:
