@@ -304,10 +304,15 @@ class StructureSearch:
         past = max(self.fitting.past, trial.past)
         before, errors = self._errors(past), held_out_of(trial, past)
         judgement = before.judge(errors)
-        acts = not judgement.kept or has_effect(trial, self._effects(trial, candidate), kept_stage(costs))
+        # Values that stood in for a structure say so where errors leave it open, and where its effect is uncertain.
+        fewer = len(_implausible(self.fitting)) - len(_implausible(trial))
+        acts = fewer > 0 and (judgement.kept or (judgement.open and (judgement.share or 1.0) < 1.0))
+        why = f", and {fewer} fewer of the values are implausible with it" if acts else ""
+        if judgement.kept and not acts:
+            acts = has_effect(trial, self._effects(trial, candidate), kept_stage(costs))
+            why = "" if acts else ", but its quantities do not differ from nothing"
         told = TriedStructure(
-            name=describe(candidate), kept=judgement.kept and acts, share=judgement.share,
-            reason=judgement.reason + ("" if acts else ", but its quantities do not differ from nothing"),
+            name=describe(candidate), kept=acts, share=judgement.share, reason=judgement.reason + why,
             asked_by=[f"errors of {name} last" for name in lasting] or self._reasons
             or [f"the screening alone, by {screened.share:.1%} of the cost"],
             expected=screened.share,
@@ -382,6 +387,13 @@ class _Trial:
 
 def asks(fitting: Fitting, held_out: HeldOutErrors) -> list[str]:
     """Return why a fit asks for another structure: what is at a bound or implausible, and what is unexplained."""
+    rests = _unexplained(fitting, held_out)
+    return _implausible(fitting) + [f"the error of {name} after {s:.2g} s is {rest:.1f} times noise"
+                                    for rest, name, s in rests]  # fmt: skip
+
+
+def _implausible(fitting: Fitting) -> list[str]:
+    """Return which values of a fit are at a bound, or far from the declared ones, in words."""
     space, x = fitting.space, fitting.x
     at_bound = (x <= space.lower + 1e-9) & (space.lower > -0.5 * torch.inf) | (x >= space.upper - 1e-9)
     reasons = []
@@ -393,8 +405,7 @@ def asks(fitting: Fitting, held_out: HeldOutErrors) -> list[str]:
             reasons.append(f"{one.name} is at a bound")
         elif abs(float(x[k])) > IMPLAUSIBLE:
             reasons.append(f"{one.name} is {abs(float(x[k])):.1f} deviations from its declared value")
-    rests = _unexplained(fitting, held_out)
-    return reasons + [f"the error of {name} after {s:.2g} s is {rest:.1f} times noise" for rest, name, s in rests]
+    return reasons
 
 
 def _off_priors(fitting: Fitting) -> float:
