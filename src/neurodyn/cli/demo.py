@@ -142,11 +142,12 @@ def show_gap(out: Path, seed: int) -> None:
     Raises:
         InputError: The extra `policy` or `sim` is not installed.
     """
-    with Beside(partial(forecast_real_robot, out), available_cores()) as real:
-        _close_gap(out, seed, real)
+    cores = available_cores()
+    with Beside(partial(forecast_real_robot, out), cores) as real:
+        _close_gap(out, seed, real, cores)
 
 
-def _close_gap(out: Path, seed: int, real: Beside[str]) -> None:
+def _close_gap(out: Path, seed: int, real: Beside[str], cores: int) -> None:
     from neurodyn.policy.learners.algorithms import require_learner
 
     require_learner()
@@ -168,7 +169,6 @@ def _close_gap(out: Path, seed: int, real: Beside[str]) -> None:
     task, log, run, folder = load(GAP_TASK), out / "log.h5", out / "model", out / "policy"
     settings = with_flags(load_settings(GAP_TASK, GAP_SETTINGS), seed=seed)
     initial, settings = initial_policy(task, GAP_POLICY, settings)
-    cores = available_cores()
     with ProgressBar("demo") as bar:
         bar.say("a real Go2 in the air: its log ships, with the model that was adapted to it")
         bar.say(

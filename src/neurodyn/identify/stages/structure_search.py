@@ -3,7 +3,8 @@
 
 A fit asks if a quantity ends at a bound or at an implausible value, or if the held-out rest is large beside the noise;
 if it does not, the screening of a payload asks. Those that the screening (`structure_screening`) finds best are fitted,
-and kept if they are better on held-out windows and have an effect.
+and kept if they are better on held-out windows and have an effect, or at least open there and values that stood in for
+them become plausible.
 """
 
 import math
