@@ -2,22 +2,26 @@
 """Fits to logs whose base nobody tracks: means over frames, unknown starts, errors of sensors, an adaptation."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.description.parameter import student_t
 from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.core.errors import InputError
-from neurodyn.data.header import StoreHeader, episode_table
+from neurodyn.data.header import Split, StoreHeader, episode_table
 from neurodyn.data.store import Store
+from neurodyn.data.windows import Blocks
 from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.batch import State, Trajectory
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.readings import MountedSensor, SensorModel, mean_force
-from neurodyn.dynamics.rollout_errors import RolloutErrors
+from neurodyn.dynamics.rollout_errors import RolloutErrors, judge
 from neurodyn.estimate import ERRORS, BaseEstimate, EstimatedRun
 from neurodyn.identify import adapt, identify
 from neurodyn.identify.base_states import (
@@ -29,16 +33,21 @@ from neurodyn.identify.base_states import (
     with_base,
     with_one_mass,
 )
-from neurodyn.identify.fit.intervals import moves_of_starts
+from neurodyn.identify.fit.intervals import identifiability, moves_of_starts, unexplained
 from neurodyn.identify.fit.least_squares import levenberg_marquardt
 from neurodyn.identify.fit.readings import ComparedReadings, Noise
 from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
 from neurodyn.identify.fit.window_starts import probe_coordinates, search_starts, settle_starts
+from neurodyn.identify.ladder.forecasts import forecasts_of
+from neurodyn.identify.ladder.initial_states import start_of
 from neurodyn.identify.ladder.motion_likeness import motion_likeness
+from neurodyn.identify.ladder.rungs import held_out_windows, noise_errors
 from neurodyn.identify.ladder.sensed_errors import SensedErrors
-from neurodyn.identify.result import MotionLikeness
+from neurodyn.identify.result import CONFIDENCE, MotionLikeness
 from neurodyn.identify.run import at_rate_of
 from neurodyn.identify.settings import AdaptationSettings, FitStage
+from neurodyn.identify.stages.fit_judge import has_effect
+from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.unknowns.search_space import FixedSpace
 from neurodyn.robots import load
 from neurodyn.sim.declaration.declare import declare
@@ -223,6 +232,61 @@ def test_errors_of_roll_outs_are_those_of_sensors():
     part = still.rows(torch.tensor([2, 3]))
     torch.testing.assert_close(part.sensed, still.sensed[2:])
     assert isinstance(right, RolloutErrors)
+
+
+def test_models_are_judged_and_doubted_by_joints_and_readings_alone():
+    """Wherever the estimate has the base: it is no measurement."""
+    residuals = unmeasured(flown(worlds=6, frames=10, noise=0.01)[0], ["base.mass=2.4"])
+    windows, dynamics = residuals.windows, residuals.dynamics
+    logged = Trajectory(windows.q, windows.qd)
+    elsewhere = Trajectory(windows.q + torch.nn.functional.pad(torch.ones(3), (0, 5)), windows.qd)
+
+    def errors(truth, predicted=logged):
+        return SensedErrors(dynamics.spec, predicted, truth, measured=residuals.measured, dynamics=dynamics)
+
+    found = errors(elsewhere)
+    assert found.doubted_names == ("knee", "imu.angular_velocity", "imu.specific_force", "attitude.quaternion")
+    torch.testing.assert_close(found.doubted, errors(logged).doubted)
+    torch.testing.assert_close(found.doubted[..., 1], found.sensed[..., :3].norm(dim=-1))
+    torch.testing.assert_close(found.doubted[..., 0], found.errors[..., 2])
+    curves = forecasts_of({"declared": found, "identified": errors(logged)}, "identified", "test")
+    assert curves.names == ["knee"]
+    assert len(curves.windows[0].logged) == len(curves.units) == 1
+    spinning = Trajectory(windows.q, windows.qd + torch.nn.functional.pad(torch.full((3,), 0.5), (3, 1)))
+    blocks = Blocks(torch.arange(6), 6, logs=True)
+    worse = judge(errors(logged), errors(logged, spinning), [4, 8], blocks)
+    assert not worse.kept
+    assert not worse.open
+    assert judge(errors(logged, spinning), errors(elsewhere), [4, 8], blocks).kept
+
+
+def test_a_perfect_model_errs_by_starts_as_uncertain_as_the_estimate_and_by_noise_of_readings(hopped):
+    robot, store = hopped
+    estimates, model = BaseEstimates(store, {"imu": tripod.IMU}), declared_hybrid(robot)
+    store = estimates.update(model)
+    windows, _ = held_out_windows(store, Split.VALIDATION, 2, (0.2,), 12)
+    nothing = Noise(torch.full((9,), 1e-9, dtype=F64), torch.full((9,), 1e-9, dtype=F64))
+
+    def floor(spread):
+        found = noise_errors(model, store, replace(windows, spread=spread * windows.spread), 2, nothing)
+        assert isinstance(found, SensedErrors)
+        return found
+
+    sure, vague = floor(1e-9), floor(1.0)
+    own = sure.measured.noise[:3].norm()
+    assert sure.doubted_names[:4] == ("leg0", "leg1", "leg2", "imu.angular_velocity")
+    assert float(sure.doubted[..., :3].max()) < 1e-5
+    assert float(sure.doubted[..., 3].mean()) == pytest.approx(0.92 * float(own), rel=0.1)  # a mean norm of three
+    assert float(vague.doubted[:, -1, 3].mean()) > 1.5 * float(sure.doubted[:, -1, 3].mean())
+    assert float(vague.doubted[:, -1, :3].mean()) > 1e-4
+
+
+def test_forecasts_from_an_estimate_begin_there_whatever_velocities_are(hopped):
+    _, store = hopped
+    differentiated = msgspec.structs.replace(store.header, notes={"column_map": {"qd": "differentiate"}})
+    assert start_of(replace(store, header=differentiated), "auto") == "logged"
+    tracked = msgspec.structs.replace(differentiated, base="measured")
+    assert start_of(replace(store, header=tracked), "auto") == "past"
 
 
 def header(streams, **changes):
@@ -479,3 +543,23 @@ def test_a_solution_moves_with_what_is_left_of_a_search_and_with_a_common_error_
     assert abs(float(again[0])) > 1e-5
     assert float(there.x - solution.x) == pytest.approx(float(again[0]), rel=0.1)
     assert len(moves) == int((deviations > 0.0).sum())
+
+
+def test_an_effect_within_what_is_left_of_a_search_is_none():
+    windows, _ = flown(worlds=12, frames=8, noise=0.005)
+    residuals = unmeasured(windows, ["base.mass=2.4"], off=1.0)
+    solution = levenberg_marquardt(residuals, residuals.start(residuals.space.nominal[None]), 20).point
+    point = replace(solution, x=solution.x - 0.02)
+    alone = identifiability(residuals, point).inflated(unexplained(residuals, point))
+    wide = alone.widened(moves_of_starts(residuals, point))
+    least, most = (student_t(alone.degrees, CONFIDENCE) * float(one.deviations[0]) for one in (alone, wide))
+    assert most > 1.2 * least
+
+    def acts(change: float) -> bool:
+        space = SimpleNamespace(names=["base.mass"], coordinates=[SimpleNamespace(value=lambda x: x)],
+                                declared=point.x[0] - change)  # fmt: skip
+        fitting = SimpleNamespace(space=space, x=point.x[0], windows=lambda *_: windows, residuals=lambda _: residuals,
+                                  start=lambda _: point)  # fmt: skip
+        return has_effect(cast("Fitting", fitting), ["base.mass"], FitStage(0.08, 12, 4))
+
+    assert [acts(0.9 * least), acts((least * most) ** 0.5), acts(1.1 * most)] == [False, False, True]

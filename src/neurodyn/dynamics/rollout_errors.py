@@ -128,6 +128,26 @@ class RolloutErrors:
         """Signed errors by which models are compared (`judge`), shape [worlds, T, n]: those of positions."""
         return self.tangents
 
+    @property
+    def known_tangents(self) -> slice:
+        """Columns of `tangents` whose truth was measured: all."""
+        return slice(None)
+
+    @property
+    def known_errors(self) -> slice:
+        """Columns of `errors` whose truth was measured: all."""
+        return slice(None)
+
+    @property
+    def doubted_names(self) -> tuple[str, ...]:
+        """Names of `doubted`."""
+        return self.names
+
+    @property
+    def doubted(self) -> Tensor:
+        """Sizes of errors of what was measured, by which a model is doubted, shape [worlds, T, n]."""
+        return self.errors
+
     @cached_property
     def velocities(self) -> Tensor:
         """Signed velocity errors [rad/s or m/s], shape [worlds, T, nv]."""

@@ -320,19 +320,22 @@ def _prediction(result: IdentificationFigures) -> list[str]:
     errors = _errors(result)
     if errors is None:
         return []
-    if None in errors.now.values():
+    if all(error is None for error in errors.now.values()):
         return [f"None of its roll-outs over {errors.seconds:g} s of held-out motion stays finite."]
     ends = "" if errors.finite >= 1 else f"; {share(1.0 - errors.finite)} of its roll-outs diverge"
     ends += _better_model(errors)
-    if None in errors.before.values():
+    if all(error is None for error in errors.before.values()):
         return [f"It predicts {errors.what}, where the roll-outs of the declaration diverge{ends}."]
     if result.chosen == DECLARED:
         return []
-    compared = {
-        _PARTS.get(group, group.partition(" [")[0]): _comparison(errors.before[group], now)
+    compared = {  # of a sensor without a reading at the horizon there is no error
+        _PARTS.get(group, group.partition(" [")[0]): _comparison(before, now)
         for group, now in errors.now.items()
+        if now is not None and (before := errors.before[group]) is not None
     }
-    if len(compared) == 1:
+    if not compared:
+        return []
+    if len(errors.now) == 1:
         return [f"It predicts {errors.what} {next(iter(compared.values()))} the declaration{ends}."]
     clauses = _and(f"{name} {how.removesuffix(' than').removesuffix(' as')}" for name, how in compared.items())
     return [f"Compared with the declaration it predicts, over {errors.what}, {clauses}{ends}."]
@@ -342,10 +345,8 @@ _PARTS = {"base [m]": "the base's position", "base [rad]": "its orientation"}
 """Groups of errors in words; others by their own name."""
 
 
-def _comparison(before: float | None, now: float | None) -> str:
+def _comparison(before: float, now: float) -> str:
     """Return how an error compares with that of another model: "24 times better than"."""
-    assert before is not None
-    assert now is not None
     if now > 0 and before / now > 1 + _EQUAL:
         return f"{times(before / now).removesuffix('×')} times better than"
     if now > before * (1 + _EQUAL):

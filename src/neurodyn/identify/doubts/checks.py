@@ -205,13 +205,13 @@ def _is_sure(gain: Tensor, blocks: Blocks) -> bool:
 
 def much_remains(evidence: Evidence) -> Iterator[Finding]:
     """Doubt a model whose held-out error is above what noise explains, and matters beside declaration and motion."""
-    floor, mine, names = evidence.noise_errors, evidence.errors, evidence.errors.names
+    floor, mine, names = evidence.noise_errors, evidence.errors, evidence.errors.doubted_names
     declared, still = evidence.climb.errors[DECLARED], mine.baseline(PERSISTENCE)
     both = mine.finite & floor.finite & declared.finite
     worst: tuple[float, float, str, float] | None = None
     for frame, seconds in zip(evidence.climb.frames, evidence.figures.horizons, strict=True):
         own, noise, before, motion = (
-            one.errors[both, frame - 1].mean(0).clamp_min(1e-12) for one in (mine, floor, declared, still)
+            one.doubted[both, frame - 1].mean(0).clamp_min(1e-12) for one in (mine, floor, declared, still)
         )
         ratios = torch.nan_to_num(own / noise)
         matters = torch.ones_like(ratios) if evidence.chosen.name == DECLARED else own / before
@@ -264,7 +264,7 @@ def one_run_is_different(evidence: Evidence) -> Iterator[Finding]:
     by_log = len(windows.logs) >= _RUNS
     run = windows.log if by_log else torch.unique(windows.episode, return_inverse=True)[1]
     names = windows.logs if by_log else [f"episode {k}" for k in torch.unique(windows.episode).tolist()]
-    last = errors.tangents[:, -1].abs()
+    last = errors.judged[:, -1].abs()
     scaled = (last / last[errors.finite].median(0).values.clamp_min(1e-9)).mean(1)
     sizes = [float(scaled[(run == k) & errors.finite].median()) for k in range(len(names))]
     known = [size for size in sizes if math.isfinite(size)]
@@ -286,8 +286,8 @@ def one_run_decides(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _mean(errors: RolloutErrors, frame: int) -> float:
-    finite = errors.errors[errors.finite]
-    return float(finite[:, frame - 1].mean()) if len(finite) else math.inf
+    finite = errors.errors[errors.finite][..., errors.known_errors]
+    return float(finite[:, frame - 1].mean()) if finite.numel() else math.inf
 
 
 DOUBTS: Registry[Check] = Registry(

@@ -95,7 +95,7 @@ def forecasts_of(errors: Mapping[str, RolloutErrors], chosen: str, split: str) -
         split: Name of the windows' split.
     """
     first = next(iter(errors.values()))
-    spec, frames = first.spec, first.frames
+    spec, frames, known = first.spec, first.frames, first.known_tangents
     shown = sorted({*range(0, frames, math.ceil(frames / _POINTS)), frames})
     after = [frame for frame in shown if frame]
     everything = {**errors, **{name.replace("_", "-"): first.baseline(name) for name in BASELINES}}
@@ -103,10 +103,11 @@ def forecasts_of(errors: Mapping[str, RolloutErrors], chosen: str, split: str) -
     ranked = _rank(first, errors[chosen])
     windows = []
     for which, row in (("typical", ranked[len(ranked) // 2]), ("worst", ranked[-1])):
-        paths = {name: _rows(spec, one.predicted.q[row], shown) for name, one in errors.items()}
-        windows.append(WindowCurves(which=which, logged=_rows(spec, first.truth.q[row], shown), paths=paths))
+        paths = {name: _rows(spec, one.predicted.q[row], shown)[known] for name, one in errors.items()}
+        windows.append(WindowCurves(which=which, logged=_rows(spec, first.truth.q[row], shown)[known], paths=paths))
     return Forecasts(
-        split=split, starts=len(ranked), chosen=chosen, names=list(spec.tangent_names), units=_units(spec),
+        split=split, starts=len(ranked), chosen=chosen, names=list(spec.tangent_names[known]),
+        units=_units(spec)[known],
         seconds=[round(frame * spec.dt, 6) for frame in shown], windows=windows,
         horizons=[round(frame * spec.dt, 6) for frame in after],
         growth={
@@ -161,8 +162,8 @@ def read_forecasts(run: Path) -> Forecasts | None:
 
 def _rank(first: RolloutErrors, chosen: RolloutErrors) -> list[int]:
     """Return the windows by the chosen model's error, each coordinate's over its mean for the first model."""
-    scale = first.tangents[first.finite].abs().mean((0, 1)) if bool(first.finite.any()) else first.tangents.new_ones(())
-    score = (chosen.tangents.abs() / scale.clamp_min(1e-9)).mean((1, 2))
+    scale = first.judged[first.finite].abs().mean((0, 1)) if bool(first.finite.any()) else first.judged.new_ones(())
+    score = (chosen.judged.abs() / scale.clamp_min(1e-9)).mean((1, 2))
     return torch.where(chosen.finite, score, math.inf).argsort(stable=True).tolist()
 
 

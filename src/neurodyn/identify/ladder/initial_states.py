@@ -30,13 +30,20 @@ Start = Literal["logged", "past"]
 
 
 def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
-    """Return how forecasts of a log start; "auto" is "past" if velocities were differentiated from positions."""
+    """Return how forecasts of a log start; "auto" is "past" if velocities were differentiated from positions.
+
+    Not where the base is unmeasured: its states are estimated by other means, and not known well enough to fit more.
+    """
     if asked != "auto":
         return asked
+    return "past" if look_ahead(store) and store.header.base == "measured" else "logged"
+
+
+def look_ahead(store: Store) -> bool:
+    """Return whether a log's velocities are those of positions after them, too."""
     columns = store.header.notes.get("column_map") or {}
     how = columns.get("velocity")
-    ahead = (columns.get("qd") == "differentiate" and how != "past") or how == "averaged"
-    return "past" if ahead else "logged"
+    return (columns.get("qd") == "differentiate" and how != "past") or how == "averaged"
 
 
 def of_positions(store: Store) -> bool:

@@ -104,17 +104,32 @@ def noise_errors(
 ) -> RolloutErrors:
     """Return the errors that a perfect model would have along windows, because first and last states are measured.
 
-    It is the difference of roll-outs from the logged states and from those with noise, and the noise at its end.
+    It is the difference of roll-outs from the logged states and from those with noise, and the noise at its end. Where
+    the base is estimated, it starts as far off as the estimate is doubted, and readings of sensors have their noise.
     """
     windows = settling(windows, past)
     random = torch.Generator().manual_seed(derive_seed(seed, "noise"))
-    drawn = noise.joined * torch.randn(windows.count, 2 * dynamics.spec.nv, generator=random, dtype=torch.float64)
-    offset, faster = drawn.chunk(2, -1)
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=random, dtype=torch.float64)
+
+    offset, faster = (noise.joined * drawn(windows.count, 2 * dynamics.spec.nv)).chunk(2, -1)
+    if (spread := windows.spread) is not None:
+        base = torch.einsum("wij,wj->wi", spread[:, 0].double(), drawn(windows.count, spread.shape[-1]))
+        for one, part in zip((offset, faster), base.chunk(2, -1), strict=True):
+            one[:, : part.shape[1]] = part
     q, qd = windows.q.clone(), windows.qd.clone()
     q[:, 0], qd[:, 0] = displace(dynamics.spec, q[:, 0], offset), qd[:, 0] + faster
     path, moved = (settle_and_roll_out(dynamics, store, one) for one in (windows, replace(windows, q=q, qd=qd)))
-    shift = noise.q * torch.randn(moved.qd.shape, generator=random, dtype=torch.float64)
-    return RolloutErrors(dynamics.spec, replace(moved, q=displace(dynamics.spec, moved.q, shift)), path)
+    shift = noise.q * drawn(*moved.qd.shape)
+    if spread is not None:
+        shift[..., : spread.shape[2] // 2] = 0.0
+    errors = RolloutErrors(dynamics.spec, replace(moved, q=displace(dynamics.spec, moved.q, shift)), path)
+    own = beside_readings(replace(errors, predicted=path), dynamics, store, windows)
+    if not isinstance(own, SensedErrors):
+        return errors
+    read = own.measured.noise * drawn(*own.sensed.shape) * own.measured.compared
+    return replace(own, predicted=errors.predicted, nothing=own.sensed - read)
 
 
 def settling(windows: Windows, past: int) -> Windows:
@@ -328,7 +343,7 @@ class Ladder:
         context, where = min(context, known.frames), environments_of(self.store, dynamics)
         begun = estimate_starts(dynamics, windows, context, "past", self.noise, where, history=min(own, known.frames))
         begun = replace(begun, past=settled.past)
-        return RolloutErrors(dynamics.spec, settle_and_roll_out(dynamics, self.store, begun), truth_of(windows))
+        return held_out_errors(dynamics, self.store, begun)
 
     def _past_of(self, dynamics: HybridDynamics) -> int:
         """Return the frames before a window in which the motors and networks of a model settle."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.data.header import Split
-from neurodyn.identify.fit.intervals import identifiability, unexplained
+from neurodyn.identify.fit.intervals import identifiability, moves_of_starts, unexplained
 from neurodyn.identify.ladder.initial_states import start_of
 from neurodyn.identify.ladder.own_quantities import own_quantities, with_groups
 from neurodyn.identify.ladder.rungs import HeldOutErrors, Ladder
@@ -47,6 +47,8 @@ def has_effect(fitting: Fitting, names: Sequence[str], stage: FitStage) -> bool:
     residuals = fitting.residuals(fitting.windows(Split.TRAIN, stage))
     point = fitting.start(residuals)
     analysis = identifiability(residuals, point).inflated(unexplained(residuals, point))
+    if not residuals.options.base:
+        analysis = analysis.widened(moves_of_starts(residuals, point))
     deviations = analysis.deviations[rows].clamp(max=1.0)
     slopes = torch.func.jacrev(effect)(fitting.x[rows]) * deviations
     covariance = slopes @ analysis.correlation[rows][:, rows] @ slopes.mT

@@ -34,7 +34,7 @@ from neurodyn.identify.fit.window_starts import (
     settle_starts,
     with_likely_starts,
 )
-from neurodyn.identify.ladder.initial_states import of_positions, start_of
+from neurodyn.identify.ladder.initial_states import look_ahead, of_positions
 from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import FitStage, IdentificationSettings
@@ -169,7 +169,7 @@ class Fitting:
         windows = self.windows(Split.TRAIN, FitStage(0.25, settings.screen, 1))
         self.noise = noise_of(self.spec, settings.noise_q, settings.noise_qd, windows)
         self._measured = compared_readings(self.dynamics, store, windows)
-        self._velocities = settings.velocities and start_of(store, "auto") == "logged" and not of_positions(store)
+        self._velocities = settings.velocities and not look_ahead(store) and not of_positions(store)
         free = settings.initial == "free" or of_positions(store)  # differences are too noisy to begin with
         self._free_starts = free and bool((self.noise.q > EXACT).any())
         if scaled_like is not None:

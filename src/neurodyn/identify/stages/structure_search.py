@@ -441,9 +441,9 @@ def _unexplained(fitting: Fitting, held_out: HeldOutErrors) -> list[tuple[float,
     if not bool(both.any()):
         return [(math.inf, "every coordinate", settings.seconds[0])]
     for frame, seconds in zip(held_out.frames, settings.seconds, strict=False):
-        ratios = errors.errors[both, frame - 1].mean(0) / floor.errors[both, frame - 1].mean(0).clamp_min(1e-12)
+        ratios = errors.doubted[both, frame - 1].mean(0) / floor.doubted[both, frame - 1].mean(0).clamp_min(1e-12)
         ratio, k = torch.max(torch.nan_to_num(ratios), 0)
-        worst = max(worst, (float(ratio), errors.names[int(k)], seconds))
+        worst = max(worst, (float(ratio), errors.doubted_names[int(k)], seconds))
     return [worst] if worst[0] > _REST else []
 
 
