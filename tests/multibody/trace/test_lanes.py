@@ -104,6 +104,7 @@ def test_rows_of_a_frame_are_those_of_autograd_whatever_lies_side_by_side_on_the
     with torch.no_grad():
         after, rows = compiled.frame(state, 3, control, given["held"], given["parameters"], none)
         found = rows(seeds)
+    assert {which for which, *_ in compiled._cpu} == {0, 2}  # the adjoint of roll-outs takes as long to compile
     path = compiled.rollout(frames=1, substeps=3, **given)[:, 1]
     torch.testing.assert_close(after, path.detach())
     for i, column in enumerate(path.unbind(1)):
@@ -180,12 +181,14 @@ def test_what_no_vector_can_do_runs_one_world_at_a_time_and_says_so():
     assert "one world at a time" in lines[0]
 
 
-def test_forward_and_adjoint_are_compiled_side_by_side_once(monkeypatch):
+def test_a_long_forward_kernel_and_its_adjoint_are_compiled_side_by_side_once(monkeypatch):
     loaded = []
-    monkeypatch.setattr(program, "load_side_by_side", lambda kernels: loaded.append(len(set(kernels))))
-    one = TracedProgram(test_program.SIZES, test_program.step, lanes=4)
-    for _ in range(2):
-        gradients(one, test_program.given(5), frames=5)
+    monkeypatch.setattr(program, "load_side_by_side", lambda *kernels: loaded.append(len(set(kernels))))
+    for operations in (100, 10_000):
+        one = TracedProgram(test_program.SIZES, test_program.step, lanes=4)
+        one.operations = (operations, 2 * operations)
+        for _ in range(2):
+            gradients(one, test_program.given(5), frames=5)
     assert loaded == [2]
 
 

@@ -25,6 +25,7 @@ def test_a_long_compilation_says_how_long_and_a_cached_or_short_one_nothing(monk
 def test_what_was_compiled_is_found_by_its_code():
     start_warp()
     text = "double found_by_its_code = 0.5; (void)found_by_its_code;"
-    native.load_side_by_side([native.block_kernel(text, 4, cuda=False)])
-    assert native._in_cache(native.block_kernel(text, 4, cuda=False))
+    texts = [text, text.replace("0.5", "0.25")]
+    native.load_side_by_side(*(native.block_kernel(one, 4, cuda=False) for one in texts))
+    assert all(native._in_cache(native.block_kernel(one, 4, cuda=False)) for one in texts)
     assert not native._in_cache(native.block_kernel(text.replace("0.5", "0.125"), 4, cuda=False))

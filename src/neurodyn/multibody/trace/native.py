@@ -5,7 +5,7 @@ import ctypes
 import struct
 import threading
 import weakref
-from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,6 @@ from neurodyn.geometry.launching import cpu_kernel, object_of_handle, operator, 
 # pyright: basic, reportInvalidTypeForm=false, reportOperatorIssue=false, reportArgumentType=false
 
 
-_FEW_OPTIMISATIONS = 1
-"""Level of the compiler's optimisations of a brief compilation for a CPU."""
-
-
 @cache
 def _table(words: int) -> Any:
     import warp as wp
@@ -32,12 +28,11 @@ def _table(words: int) -> Any:
     return wp.types.vector(length=words, dtype=wp.uint64)
 
 
-def block_kernel(text: str, words: int, cuda: bool, room: int = 0, *, brief: bool = False) -> Any:
+def block_kernel(text: str, words: int, cuda: bool, room: int = 0) -> Any:
     """Return the kernel, in its own module, of code that uses `table` and runs the blocks `begin` to `end - 1`.
 
     `words` is the length of the table. With `cuda` each thread runs one block; otherwise one thread runs all blocks, on
-    a stack of at least `room` bytes. Forward passes in float64 are as fast with a `brief` compilation of half the time;
-    adjoints are slower then. A level of optimisation that `wp.config` sets is kept.
+    a stack of at least `room` bytes.
     """
     import warp as wp
 
@@ -55,10 +50,8 @@ def block_kernel(text: str, words: int, cuda: bool, room: int = 0, *, brief: boo
 
         return threads
 
-    shortened = brief and wp.config.optimization_level is None
-    options = {"optimization_level": _FEW_OPTIMISATIONS} if shortened else None
-
-    @wp.kernel(enable_backward=False, module="unique", module_options=options)
+    # At Warp's usual level: each level of optimisation has precompiled headers of its own, which take seconds to make.
+    @wp.kernel(enable_backward=False, module="unique")
     def loop(first: int, last: int, table: table_type) -> None:
         body(first, last, table)
 
@@ -68,6 +61,8 @@ def block_kernel(text: str, words: int, cuda: bool, room: int = 0, *, brief: boo
 
 _SECONDS_AN_OPERATION = 3e-4
 """Time to compile an operation of a program, measured with those of an ant on one core [s]."""
+_HEADERS = 2.5
+"""Time in which Warp precompiles its headers, anew in each thread that compiles [s]."""
 _SILENCE = 2.0
 """Shortest compilation that is announced [s]."""
 
@@ -90,11 +85,19 @@ def _in_cache(kernel: Any) -> bool:
     return (Path(str(wp.config.kernel_cache_dir)) / name).is_dir()
 
 
-def load_side_by_side(kernels: Sequence[Any]) -> None:
-    """Compile kernels for the CPU in a thread each, where they are not in Warp's cache."""
+def worth_a_thread(operations: int) -> bool:
+    """Return whether a program takes longer to compile than another thread needs before it can begin."""
+    return _SECONDS_AN_OPERATION * operations > _HEADERS
+
+
+def load_side_by_side(first: Any, second: Any) -> None:
+    """Compile two kernels for the CPU, the first in another thread, where they are not in Warp's cache."""
     import warp as wp
 
-    wp.force_load("cpu", [kernel.module for kernel in kernels], max_workers=len(kernels))
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(wp.force_load, "cpu", [first.module])
+        wp.force_load("cpu", [second.module])
+        other.result()
 
 
 def recorded_launch(kernel: Any, words: list[int], threads: int, blocks: int, device: str, block_dim: int = 0) -> Any:

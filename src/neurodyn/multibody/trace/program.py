@@ -38,6 +38,7 @@ from neurodyn.multibody.trace.native import (
     recorded_launch,
     rollout_operator,
     tape_memory,
+    worth_a_thread,
 )
 from neurodyn.multibody.trace.recurrence import (
     ADJOINT_PLAIN,
@@ -276,11 +277,11 @@ class TracedProgram(OperatorHandle):
         blocks = -(-run.worlds // run.lanes)
         return path, recorded_launch(kernel, words, threads, blocks, warp_device(state.device))
 
-    def record(self, run: "ProgramRun", state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the states at the frames and the tape for `adjoint`."""
+    def record(self, run: "ProgramRun", state: Tensor, backward: int = 1) -> tuple[Tensor, Tensor]:
+        """Return the states at the frames and the tape for the kernel `backward` (1: adjoint, 2: seeded adjoint)."""
         if run.on_cpu and run.lanes > 1:
-            self._compile_both(run)
-            self._cpu_launch(1, run)  # may fall back to one world at a time, which the tape's layout depends on
+            self._compile_both(run, backward)
+            self._cpu_launch(backward, run)  # may fall back to one world at a time, which the tape's layout depends on
         padded = -(-run.worlds // run.lanes) * run.lanes
         tape = tape_memory(state, padded * run.frames * run.substeps * self._source.taped)
         return self._forward(run, state, tape), tape
@@ -330,7 +331,7 @@ class TracedProgram(OperatorHandle):
     ) -> tuple[Tensor, Rows]:
         """Return the states after one frame and their vector-Jacobian product; CPU only. Arguments: see `rollout`."""
         run = self._run(state, 1, substeps, self._fit(state, 1, (control, held, parameters, weights)))
-        path, tape = self.record(run, state)
+        path, tape = self.record(run, state, backward=2)
         return path[:, 1], lambda seeds: self._rows(run, tape, seeds.contiguous())
 
     def _rows(self, run: "ProgramRun", tape: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
@@ -386,14 +387,16 @@ class TracedProgram(OperatorHandle):
         for other in others:
             other.result()
 
-    def _compile_both(self, run: "ProgramRun") -> None:
-        """Compile forward kernel and adjoint on two cores; `_cpu_launch` would compile one after the other."""
-        if any((which, run.single, run.lanes) in self._cpu for which in (0, 1)):
+    def _compile_both(self, run: "ProgramRun", backward: int) -> None:
+        """Compile long forward kernels and adjoints on two cores; `_cpu_launch` compiles one after the other."""
+        both = (0, backward)
+        compiled = any((which, run.single, run.lanes) in self._cpu for which in both)
+        if compiled or not worth_a_thread(self.operations[0]):
             return
-        kernels = [self.kernel(which, Target("cpu", run.single, run.lanes)) for which in (0, 1)]
+        kernels = [self.kernel(which, Target("cpu", run.single, run.lanes)) for which in both]
         announce(kernels[1], self.operations[1])
         with drop_native_output(2), suppress(Exception):
-            load_side_by_side(kernels)  # `_cpu_launch` compiles what failed once more, and reports it
+            load_side_by_side(*kernels)  # `_cpu_launch` compiles what failed once more, and reports it
 
     def _cpu_launch(self, which: int, run: "ProgramRun") -> CpuLaunch:
         """Return a compiled kernel; if it does not compile for vectors, the run continues with one world at a time."""
@@ -440,8 +443,7 @@ class TracedProgram(OperatorHandle):
             start_warp()
             text = getattr(self._source, ("forward", "adjoint", "seeded")[which])  # the last is slow to make
             whole, cuda = target.source(*_ARRAYS[which], text), target.device != "cpu"
-            brief = which == 0 and not target.single
-            self._kernels[key] = block_kernel(whole, _WORDS[which], cuda, target.stack(text), brief=brief)
+            self._kernels[key] = block_kernel(whole, _WORDS[which], cuda, target.stack(text))
         return self._kernels[key]
 
 
