@@ -138,6 +138,23 @@ def test_states_are_fitted_to_few_frames_where_a_model_errs_and_to_many_where_it
     assert as_logged.with_best_context(dynamics("elbow.damping")) is as_logged
 
 
+def test_measured_velocities_are_filtered_where_roll_outs_then_err_less():
+    store, model = pendulum_log(dict.fromkeys("abcd", 0.05)), dynamics("elbow.damping")
+    model.physical.set_values(values(model, {"elbow.damping": 0.05}))
+    frames = np.array(store.frames)
+    frames[:, 2:4] += np.random.default_rng(0).normal(0.0, 0.3, (len(frames), 2))
+    noise = true_noise((2e-3, 0.3))
+    ladder = Ladder(replace(store, frames=frames), 0, AdaptationSettings(seconds=(0.1, 0.5), rollouts_each=20))
+    found = ladder.with_best_starts(model, noise)
+    assert found.start == "filtered"
+    before, after = (float(one.held_out(model, 10).errors.errors[:, 9].mean()) for one in (ladder, found))
+    assert after < 0.6 * before
+    asked = msgspec.structs.replace(ladder.settings, start="logged")
+    assert replace(ladder, settings=asked).with_best_starts(model, noise).start == "logged"
+    exact = true_noise((1e-6, 1e-6))  # states of a simulator
+    assert ladder.with_best_starts(model, exact).start == "logged"
+
+
 class _Beside:
     """A model beside the ladder, which is a pendulum, too."""
 

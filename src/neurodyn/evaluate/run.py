@@ -166,7 +166,7 @@ def open_along_log(run: str | Path, data: Logs, device: str = "cpu") -> tuple[Dy
     """Open a run with a log of its robot, or several as one, without those of simulated data.
 
     Returns:
-        The model, how its roll-outs along the log start (as "logged", or from the "past"), the robot, and the log. For
+        The model, how its roll-outs along the log start (`Start`), the robot, and the log. For
         a log of targets, model and robot have the log's controller in their drives.
 
     Raises:
@@ -183,7 +183,7 @@ def open_along_log(run: str | Path, data: Logs, device: str = "cpu") -> tuple[Dy
         own = put_behind_drives(own, robot.drives)
     store = as_adapted(run, store, own, _name_in_fit(run, names_of(data)))
     if isinstance(past, FromPast) and isinstance(own, HybridDynamics):
-        return cast(Dynamics, FromPast(own, past.context, past.noise)), "past", robot, store
+        return cast(Dynamics, FromPast(own, past.context, past.noise, past.start)), past.start, robot, store
     return own, "logged", robot, store
 
 
@@ -241,7 +241,7 @@ def _declared_simulator(model: Dynamics, robot: Robot, store: Store, threads: in
         return None
     declared = declared_hybrid(robot, threads=threads)
     if isinstance(model, FromPast):
-        return cast(Dynamics, FromPast(declared, model.context, model.noise))
+        return cast(Dynamics, FromPast(declared, model.context, model.noise, model.start))
     return declared
 
 

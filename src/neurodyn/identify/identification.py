@@ -566,7 +566,8 @@ class _Identification:
         rungs: dict[str, HybridDynamics] = {DECLARED: declared, IDENTIFIED: fit.dynamics}
         values = int(fit.determined.sum()) + (0 if own is None else len(own.names) * (len(own.groups) - 1))
         noise = fit.noise if self.start == "past" else None
-        ladder = Ladder(store, past, settings, noise, values, self.problem.tracked).with_best_context(fit.dynamics)
+        ladder = Ladder(store, past, settings, noise, values, self.problem.tracked)
+        ladder = ladder.with_best_starts(fit.dynamics, fit.noise)
         begin = settings if ladder.context is None else msgspec.structs.replace(settings, context=ladder.context)
         remaining = ladder.unexplained(fit.dynamics, fit.noise)
         model = fit.model if fit.model.space is None else fit.model.trim(fit.searched.point.x[0])
@@ -588,7 +589,7 @@ class _Identification:
             with stage(0.6, 0.8, "networks"):
                 rungs[NETWORKS] = with_networks(
                     model, fit.dynamics, store, past, begin, threads=self.threads, out=self.out,
-                    metrics=metrics, noise=noise,
+                    metrics=metrics, noise=ladder.noise, start=ladder.estimated,
                 )  # fmt: skip
         with stage(0.8, 0.82, "held-out episodes"):
             climb = ladder.climb(rungs, trained)
@@ -627,7 +628,7 @@ class _Identification:
             if self.fitting is not None and settings.proposals and can_be_moved(spec) and self.estimates is None:
                 motion = next_motion(self.fitting, fit.searched.point.x[0], fit.known.analysis, self.out)
         figures = msgspec.structs.replace(
-            figures, horizons=list(climb.seconds), rungs=entries, chosen=chosen, unexplained=after, start=self.start,
+            figures, horizons=list(climb.seconds), rungs=entries, chosen=chosen, unexplained=after, start=ladder.start,
             context=UNSET if ladder.context is None else ladder.context,
             unexplained_before=before, log=log, next=UNSET if motion is None else motion, references=climb.references,
             own=UNSET if own is None else own,

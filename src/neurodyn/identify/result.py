@@ -555,7 +555,7 @@ class IdentificationFigures(Record, frozen=True):
         network: Reference that is the run's model because it predicts better than that rung, which is in the run's
             folder `mechanism`; empty for none.
         kinds: Comparison of each network with the best model before it, by name, where any kind may be the run's.
-        start: Initial states of an adaptation's held-out roll-outs: "logged", or estimated from the "past".
+        start: Initial states of an adaptation's held-out roll-outs (`Start`).
         context: Past frames to which these are then fitted.
         unexplained: Unexplained errors of the model.
         unexplained_before: The same of rigid links if springs are kept, otherwise without networks if these are kept.

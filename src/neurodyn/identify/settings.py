@@ -161,7 +161,8 @@ class IdentificationSettings(Config, frozen=True):
     """Points of the profile likelihood of each quantity on the page; 0 for none."""
     start: StartKind = "auto"
     """Initial states of held-out windows: as "logged", or estimated from "past" positions alone, if the log's
-    velocities were smoothed with a look ahead; "auto" uses the past if velocities are differences."""
+    velocities were smoothed with a look ahead; "auto" uses the past if velocities are differences, and with `ladder`
+    past positions and velocities if roll-outs from measured ones are then better beyond the spread."""
     context: int = 10
     """Most past frames for estimating an initial state: with `ladder` 2, 3 and 5 are tried, too."""
     history: int = 16

@@ -29,6 +29,9 @@ DECLARED_SIMULATOR = "Declared simulator"
 """Heading of the errors of the robot's declaration."""
 _POINTS = 2400  # points per curve, enough for zooming in
 _MOST_COORDINATES = 8
+_BEGINNINGS: dict[object, str] = {
+    "past": "a state estimated from past positions", "filtered": "a state estimated from past positions and velocities",
+}  # fmt: skip
 
 
 def at_horizons(result: Logged) -> list[Table]:
@@ -88,7 +91,7 @@ def by_group(result: Logged) -> list[Table]:
 def logged_parts_of_page(result: Logged) -> dict[str, Any]:
     """Return the values of `templates/logged.html`, without trajectories and training."""
     return {
-        "begin": "a state estimated from past positions" if result.start == "past" else "a recorded state",
+        "begin": _BEGINNINGS.get(result.start, "a recorded state"),
         "over_horizon": over_horizon(result),
         "errors": [*at_horizons(result), *beside_others(result)],
         "groups": by_group(result),

@@ -46,15 +46,17 @@ from neurodyn.identify.settings import AdaptationRecord, IdentificationRecord, I
 
 
 class FromPast:
-    """A hybrid model whose roll-outs start from states that are estimated from past positions; else it is the model.
+    """A hybrid model whose roll-outs start from states that are estimated from past frames; else it is the model.
 
     Attributes:
         spec: State of the model, with the number of past frames as context.
+        start: Whether they are estimated from positions alone ("past"), or also from velocities ("filtered").
     """
 
-    def __init__(self, dynamics: HybridDynamics, context: int, noise: Noise) -> None:
+    def __init__(self, dynamics: HybridDynamics, context: int, noise: Noise, start: Start = "past") -> None:
         """Wrap a model; initial states are fitted to `context` past frames, weighted by the sensor noise."""
         self.dynamics, self.context, self.noise = dynamics, context, noise
+        self.start: Start = start
         self.spec = dynamics.spec.with_context(frames_before(context, dynamics.spec.context))
 
     def __getattr__(self, name: str) -> Any:
@@ -75,7 +77,7 @@ class FromPast:
             ).after(frames)  # fmt: skip
             where = None if environment is None else RecordedEnvironments.like(environment)
             begin = estimate_starts(
-                self.dynamics, past, min(self.context, frames), "past", self.noise, where, history=frames
+                self.dynamics, past, min(self.context, frames), self.start, self.noise, where, history=frames
             )
             context = context_of(begin)
         return self.dynamics.rollout(context, controls, environment)
@@ -100,7 +102,7 @@ def as_identified(run: str | Path, device: str = "cpu") -> FromPast | None:
     sizes = torch.tensor(list(figures["noise"].values()), dtype=torch.float64)
     model = HYBRID.load(run)
     model.compute_device = device
-    return FromPast(model, context, Noise(*sizes.chunk(2)))
+    return FromPast(model, context, Noise(*sizes.chunk(2)), start)
 
 
 ALONG_LOG: KindOperation[Callable[[str | Path, str], FromPast | None]] = KindOperation(

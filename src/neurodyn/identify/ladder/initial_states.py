@@ -4,6 +4,7 @@
 Many logs hold velocities that were smoothed with a look-ahead window. A forecast from such a velocity has seen part of
 the future that it predicts. The initial state is then estimated from a few past frames: the roll-out of the model over
 these frames that best fits their positions, weighted by the sensor noise, with a weak prior on the first velocity.
+Velocities that were measured are fitted, too ("filtered"): one alone is as noisy as its sensor.
 """
 
 from dataclasses import replace
@@ -21,12 +22,14 @@ from neurodyn.identify.fit.readings import Noise
 from neurodyn.identify.fit.residuals import ResidualOptions, Residuals
 from neurodyn.identify.unknowns.search_space import FixedSpace
 
-_ITERATIONS = 8
+_ITERATIONS, _NEAR = 8, 3
+"""Iterations of a fit of initial states, and of one from measured velocities, which begin near its end."""
 _DENSE, _OFF = 5.0, 0.02
 """Rows of a log in a frame from which on interpolation errs little, and the relative distance from a whole number of
 rows up to which frames count as on them."""
 
-Start = Literal["logged", "past"]
+Start = Literal["logged", "past", "filtered"]
+"""Initial states: as logged, or estimated from past positions, or from past positions and velocities."""
 
 
 def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
@@ -76,7 +79,7 @@ def estimate_starts(
         dynamics: Model whose roll-outs are fitted to the past.
         windows: Windows with at least `frames_before(context, history)` past frames.
         context: Past frames to which an initial state is fitted.
-        start: "logged" keeps the logged states; "past" estimates them.
+        start: "logged" keeps the logged states; the others estimate them.
         noise: Sensor noise.
         environments: Environments of the windows; None for the model's own.
         history: Past frames that initialise memories of drives and networks.
@@ -91,20 +94,24 @@ def estimate_starts(
     past = past.after(before - context)
     if not dynamics.memory:
         past = replace(past, past=None)
-    velocity = position_difference(dynamics.spec, past.q[:, 1], past.q[:, 0]) / dynamics.spec.dt
-    qd = past.qd.clone()
-    qd[:, 0] = velocity
-    # Standard deviation of the prior on the first velocity: typical speeds, and the noise of two positions.
-    std = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
+    filtered = start == "filtered"
+    if not filtered:
+        velocity = position_difference(dynamics.spec, past.q[:, 1], past.q[:, 0]) / dynamics.spec.dt
+        qd = past.qd.clone()
+        qd[:, 0] = velocity
+        # Standard deviation of the prior on the first velocity: typical speeds, and the noise of two positions.
+        std = velocity.square().mean(0).sqrt().clamp_min(1e-3) + 2.0 * noise.q / dynamics.spec.dt
+        past, noise = replace(past, qd=qd), Noise(noise.q, std)
     residuals = Residuals(
         dynamics,
-        replace(past, qd=qd),
-        Noise(noise.q, std),
-        ResidualOptions(velocities=False, huber=5.0),
+        past,
+        noise,
+        ResidualOptions(velocities=filtered, huber=5.0),
         environments=environments,
         space=FixedSpace(dynamics.physical().detach()),
     )
-    solution = levenberg_marquardt(residuals, residuals.start(residuals.space.nominal[None]), _ITERATIONS)
+    first = residuals.start(residuals.space.nominal[None])
+    solution = levenberg_marquardt(residuals, first, _NEAR if filtered else _ITERATIONS)
     path = residuals.path(solution.point)
     q, qd = future.q.clone(), future.qd.clone()
     q[:, 0], qd[:, 0] = path.q[:, -1], path.qd[:, -1]

@@ -24,7 +24,7 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.fit.readings import Noise
-from neurodyn.identify.ladder.initial_states import estimate_starts
+from neurodyn.identify.ladder.initial_states import Start, estimate_starts
 from neurodyn.identify.ladder.linearised_errors import LinearisedLearner, can_be_linearised, linearise_along
 from neurodyn.identify.ladder.references import WARMUP
 from neurodyn.identify.ladder.rungs import NETWORKS_FROM, environments_of, held_out_errors
@@ -127,7 +127,7 @@ def body_network(model: FitModel, windows: Windows, settings: IdentificationSett
 
 def with_networks(
     model: FitModel, plain: HybridDynamics, store: Store, past: int, settings: IdentificationSettings, *, threads: int,
-    out: Path, metrics: MetricsLog, noise: Noise | None = None,
+    out: Path, metrics: MetricsLog, noise: Noise | None = None, start: Start = "past",
 ) -> HybridDynamics:  # fmt: skip
     """Train networks on top of fixed fitted values, and return the model with the lowest error on validation episodes.
 
@@ -140,9 +140,10 @@ def with_networks(
         threads: CPU threads.
         out: Run directory, for checkpoints.
         metrics: The metrics of the run.
-        noise: Noise of the sensors if roll-outs begin at states that are estimated from past positions, as held-out
-            ones do: an error of the log's velocity would count for more than what networks can explain. None for
-            states as logged.
+        noise: Noise of the sensors if roll-outs begin at states that are estimated from past frames, as held-out ones
+            do: an error of the log's velocity would count for more than what networks can explain. None for states as
+            logged.
+        start: How they are estimated.
     """
     room = min(int(store.lengths[episodes_of(store, s)].max()) for s in (Split.TRAIN, Split.VALIDATION)) - past
     phase = OnRollouts.within(room, store, settings)
@@ -169,7 +170,7 @@ def with_networks(
         if noise is None or before == 0:
             return counted
         context = min(settings.context, before)
-        found = estimate_starts(plain, counted, context, "past", noise, environments, history=min(past, before))
+        found = estimate_starts(plain, counted, context, start, noise, environments, history=min(past, before))
         return replace(counted, q=found.q, qd=found.qd)
 
     first = NETWORKS_FROM

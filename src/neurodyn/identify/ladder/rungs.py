@@ -28,8 +28,8 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.measures import displace
 from neurodyn.dynamics.rollout_errors import Judgement, RolloutErrors, judge
 from neurodyn.dynamics.rollouts import context_of, truth_of
-from neurodyn.identify.fit.readings import Noise
-from neurodyn.identify.ladder.initial_states import estimate_starts
+from neurodyn.identify.fit.readings import EXACT, Noise
+from neurodyn.identify.ladder.initial_states import Start, estimate_starts
 from neurodyn.identify.ladder.motion_likeness import SECONDS, motion_likeness
 from neurodyn.identify.ladder.references import TrainedReference, baseline_errors
 from neurodyn.identify.ladder.sensed_errors import SensedErrors, beside_readings
@@ -192,10 +192,11 @@ class Ladder:
         store: The log.
         past: Frames before a window in which motors settle.
         settings: Settings of the identification.
-        noise: Noise of the sensors if initial states are estimated from past positions; None if they are as logged.
+        noise: Noise of the sensors if initial states are estimated from past frames; None if they are as logged.
         fitted: Number of fitted quantities of the identified rung; 0 for many.
         tracked: A log with motion capture that judges, too, where the base of `store` is unmeasured; None for none.
         context: Past frames to which initial states are fitted, at most those of the settings; None for these.
+        estimated: How they are estimated.
     """
 
     store: Store
@@ -205,6 +206,12 @@ class Ladder:
     fitted: int = 0
     tracked: Store | None = None
     context: int | None = None
+    estimated: Start = "past"
+
+    @property
+    def start(self) -> Start:
+        """How initial states are found."""
+        return "logged" if self.noise is None else self.estimated
 
     def climb(self, rungs: Mapping[str, HybridDynamics], beside: Sequence[TrainedReference] = ()) -> Climb:
         """Judge models, from the declaration up, on validation episodes; also report test episodes.
@@ -299,6 +306,19 @@ class Ladder:
         tried = [context for context in _CONTEXTS if context < self.settings.context]
         return replace(self, context=min([self.settings.context, *tried], key=error))
 
+    def with_best_starts(self, dynamics: HybridDynamics, noise: Noise) -> "Ladder":
+        """Return the ladder with the initial states from which a model errs least.
+
+        Where they are as logged, those estimated from past positions and velocities are taken if roll-outs from them
+        are better beyond the spread: a single velocity is as noisy as its sensor.
+        """
+        measured = self.store.header.base == "measured" and bool((noise.q > EXACT).any())
+        if self.noise is not None or not measured or self.settings.start == "logged":
+            return self.with_best_context(dynamics)
+        filtered = replace(self, noise=noise, estimated="filtered").with_best_context(dynamics)
+        logged = self.held_out(dynamics, self.settings.context)
+        return filtered if logged.judge(filtered.held_out(dynamics)).kept else self
+
     def held_out(self, dynamics: HybridDynamics, *contexts: int) -> HeldOutErrors:
         """Return the errors of a model along validation windows, after the frames that it and others need."""
         store, seconds = self.store, self.settings.seconds
@@ -341,7 +361,8 @@ class Ladder:
             return held_out_errors(dynamics, self.store, settled)
         context = self.settings.context if self.context is None else self.context
         context, where = min(context, known.frames), environments_of(self.store, dynamics)
-        begun = estimate_starts(dynamics, windows, context, "past", self.noise, where, history=min(own, known.frames))
+        history = min(own, known.frames)
+        begun = estimate_starts(dynamics, windows, context, self.estimated, self.noise, where, history=history)
         begun = replace(begun, past=settled.past)
         return held_out_errors(dynamics, self.store, begun)
 
