@@ -362,9 +362,17 @@ def test_derivatives_of_short_steps_are_taken_from_longer_ones(log: Path):
 
 
 @pytest.mark.parametrize(("frames", "tried"), [(5, False), (60, True)])
-def test_a_log_of_a_second_tries_no_structures_and_no_networks(tmp_path: Path, frames: int, tried: bool):
+def test_a_log_of_a_second_tries_no_structures_no_networks_and_no_wider_priors(
+    tmp_path: Path, frames: int, tried: bool
+):
     path = tmp_path / "log.h5"
     store = cartpole_log(path, worn_cartpole(), frames=frames)
     problem = IdentificationProblem(with_lag(load("cartpole")), "cartpole", str(path), store, ())
-    settings = identification._Identification(problem, tmp_path, SETTINGS, ()).settings
-    assert settings.structures == settings.networks == tried
+    asked = identification._Identification(problem, tmp_path, SETTINGS, ())
+    assert asked.settings.structures == asked.settings.networks == tried
+    fitting = Fitting(asked.model, store, SETTINGS, 1)
+    guessed = torch.tensor([one.guessed for one in fitting.space.coordinates])
+    fitting.x, widths = torch.where(guessed, 5.0, 0.0).double(), fitting.space.widths
+    fitting.widen()
+    assert bool(guessed.any())
+    assert (fitting.space.widths != widths) == tried

@@ -98,7 +98,7 @@ from neurodyn.identify.stages.agreement import LogComparison
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.lasting_errors import LEARNABLE, LastingError
 from neurodyn.identify.stages.problem import STATE, Identification, IdentificationProblem, SettledFit, last_step
-from neurodyn.identify.stages.stage_windows import past_frames, training_seconds
+from neurodyn.identify.stages.stage_windows import past_frames, tells_little
 from neurodyn.identify.stages.staged_fit import fit_in_stages
 from neurodyn.identify.unknowns.priors import Prior, UnitPrior, prior_of
 from neurodyn.identify.unknowns.quantities import is_coupled
@@ -117,9 +117,6 @@ _DATA = "data"
 _STRUCTURES_UNTIL, _NETWORKS_UNTIL = 0.3, 0.7
 """Shares of a budget of minutes after which an adaptation tries no more structures, and no networks on top."""
 _HELD_OUT = 1000
-_SHORT = 2.0
-"""Length of the training episodes below which neither other structures nor networks are tried: so few tell no two apart
-[s]."""
 
 
 def identify(
@@ -199,7 +196,7 @@ class _Identification:
             asked, mounting = split_mounting(asked, problem.store.header, sensors)
             self.settings = settings = with_one_mass(settings, declared.mechanism, asked)
         coupled = bool(settings.quantities) or is_coupled(problem.robot, declared.mechanism, quantities, asked)
-        if training_seconds(problem.store) < _SHORT:
+        if tells_little(problem.store):
             self.settings = settings = msgspec.structs.replace(settings, structures=False, networks=False)
         self.sensing = LogSensors.of(
             problem.robot, problem.store, settings, quantities, () if coupled else asked, declared.mechanism.bounds()

@@ -39,7 +39,7 @@ from neurodyn.identify.ladder.rungs import environments_of
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.stages.gain_scan import guessed_gains, scan_gains
-from neurodyn.identify.stages.stage_windows import StageWindows, near_limits, past_frames, stage_frames
+from neurodyn.identify.stages.stage_windows import StageWindows, near_limits, past_frames, stage_frames, tells_little
 from neurodyn.identify.unknowns.delay_trades import dampings_traded, delays_traded, other_delays
 from neurodyn.identify.unknowns.priors import UnitPrior
 from neurodyn.identify.unknowns.quantities import LIMITS
@@ -381,7 +381,12 @@ class Fitting:
         self.ends = self.x[None]
 
     def widen(self) -> None:
-        """Widen the priors of guessed quantities that the log places far from their declared values."""
+        """Widen the priors of guessed quantities that the log places far from their declared values.
+
+        A short one tells of no other priors: with wide ones its noise decides the values.
+        """
+        if tells_little(self.store):
+            return
         space, self.x = self.space.widened(self.x, _FAR)
         self.before = None if self.before is None else space.converted(self.before, self.space)
         self.space, self.model = space, self.model.with_space(space)

@@ -31,6 +31,9 @@ _SENSED = 0.13
 """Longest window that begins with an estimated state of an unmeasured base [s]."""
 _PAST_SHARE = 3
 """The frames before a window are at most one of so many parts of the longest episode."""
+_SHORT = 2.0
+"""Length of the training episodes below which no structures, networks or wider priors are tried: so few tell no two
+apart [s]."""
 
 
 class StageWindows:
@@ -134,9 +137,9 @@ def longest_window(store: Store) -> int:
     return min(int(store.lengths[episodes_of(store, split)].max()) for split in (Split.TRAIN, Split.VALIDATION))
 
 
-def training_seconds(store: Store) -> float:
-    """Return the length of all training episodes [s]."""
-    return float(store.lengths[episodes_of(store, Split.TRAIN)].sum()) * store.header.spec.dt
+def tells_little(store: Store) -> bool:
+    """Return whether all training episodes are shorter together than what tells two structures or priors apart."""
+    return float(store.lengths[episodes_of(store, Split.TRAIN)].sum()) * store.header.spec.dt < _SHORT
 
 
 def swings(mechanism: Mechanism) -> bool:
