@@ -8,10 +8,11 @@ export GO1_SCENE=.../mujoco_playground/_src/locomotion/go1/xmls/scene_mjx_feeton
 neurodyn policy train velocity@./go1 --dynamics hybrid --out policies/go1
 neurodyn policy log policies/go1 --robot examples/sensed_go1.py:SensedGo1 --transitions 9000 --out logs/go1.h5
 neurodyn adapt go1 --data logs/go1.h5 --out runs/go1
+neurodyn evaluate runs/go1 --data logs/go1.true.h5 --states
 neurodyn policy train velocity@./go1 --dynamics runs/go1 --out policies/adapted
 neurodyn policy play policies/adapted --on examples/sensed_go1.py:SensedGo1 --out walk.html
 
-It also returns its true state, to score episodes by it, too. A robot leaves it out.
+It also returns its true state, to score episodes and estimates of its base by it. A robot leaves it out.
 """
 
 import os
@@ -72,6 +73,8 @@ class SensedGo1:
         turn, velocity = self._velocity()
         force = turn.T @ ((velocity - self.before) * self.rate + [0.0, 0.0, 9.81])
         self.before = velocity
+        spin = turn @ qvel[3:6]
+        centre = qvel[:3] + np.cross(spin, turn @ self.model.body("trunk").ipos)  # velocities are those of centres
         tilt = np.array([1.0, *(0.5 * NOISE["attitude"] * self.random.normal(size=3))])
         mujoco.mju_mulQuat(seen, tilt / np.linalg.norm(tilt), qpos[3:7])
         return {
@@ -80,7 +83,7 @@ class SensedGo1:
             "angular_velocity": self._noisy(qvel[3:6] + self.bias["gyroscope"], "gyroscope"),
             "specific_force": self._noisy(force + self.bias["force"], "force"),
             "orientation": [*seen[1:], seen[0]],
-            "truth": [*qpos[:3], *qpos[4:7], qpos[3], *qpos[7:], *qvel[:3], *(turn @ qvel[3:6]), *qvel[6:]],
+            "truth": [*qpos[:3], *qpos[4:7], qpos[3], *qpos[7:], *centre, *spin, *qvel[6:]],
         }
 
     def command(self, values):

@@ -227,6 +227,8 @@ def log(request: LogPolicyRequest) -> None:
         print(summary.why_not_scored)
     for name, value in () if summary.why_not_scored else summary.returns.items():
         print(f"return of {name}, noise included: {value:.4g}")
+    if summary.true_states:
+        print(f"true states of its base, for `neurodyn evaluate RUN --states --data`: {summary.true_states}")
     if request.csv is not None:
         print(f"rows: {request.csv}")
 

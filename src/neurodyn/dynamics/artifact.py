@@ -23,7 +23,8 @@ from neurodyn.core.errors import InputError, MismatchError, notice
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KINDS, require_kind
-from neurodyn.robots import ships
+from neurodyn.robots import Robot, ships
+from neurodyn.robots import load as load_robot
 from neurodyn.robots.assets import DECLARATION, moved_scene, write_bundle
 
 ROBOT = "robot"
@@ -164,6 +165,18 @@ def robot_of(run: str | Path) -> str:
     """
     recorded, carried = _field(run, "robot"), _robot_of_run(artifacts.resolve_run(run))
     return recorded if carried is None else str(carried)
+
+
+def declared_robot(run: str | Path) -> Robot:
+    """Return the robot of a run's model, with the model's frames, which a task may have made longer than declared.
+
+    Raises:
+        InputError: See `robot_of`; or the declaration is missing or malformed.
+    """
+    spec = artifacts.read_json(artifacts.resolve_run(run) / "model" / "spec.json")
+    state = spec.get("state") if isinstance(spec, dict) else None
+    robot, dt = load_robot(robot_of(run)), state.get("dt") if isinstance(state, dict) else None
+    return robot.with_frames(dt) if isinstance(dt, float) else robot
 
 
 def carry_robot(run: Path, model: LearnedDynamics) -> None:

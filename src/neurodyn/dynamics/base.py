@@ -46,7 +46,7 @@ class LearnedDynamics(nn.Module, Dynamics):
 
     @property
     def robot(self) -> Robot | None:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The declaration of the robot, with its sensors where they sit; None if it cannot be found."""
+        """The declaration of the robot with the model's frames and its sensors where they sit; None for none found."""
         known = self._robot
         if known is None or not self.sensors:
             return known
@@ -57,7 +57,7 @@ class LearnedDynamics(nn.Module, Dynamics):
         if self.declaration not in ROBOTS and not Path(self.declaration).is_absolute():
             return None  # a bare name is not taken as a path in the working directory
         try:
-            return load(self.declaration)
+            return load(self.declaration).with_frames(self.spec.dt)
         except InputError:
             return None
 

@@ -21,7 +21,7 @@ from neurodyn.data.mixture import join_stores, run_names
 from neurodyn.data.shifts import different_shifts, measured_shift, without_measured_shift
 from neurodyn.data.store import Store
 from neurodyn.data.writer import STORE_SUFFIXES
-from neurodyn.dynamics.artifact import kind_of, load, load_simulator, robot_of
+from neurodyn.dynamics.artifact import declared_robot, kind_of, load, load_simulator
 from neurodyn.dynamics.behind_drives import put_behind_drives
 from neurodyn.dynamics.guard import FOLDER, watching
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
@@ -46,7 +46,6 @@ from neurodyn.identify.result import MECHANISM
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import Robot
-from neurodyn.robots import load as load_robot
 from neurodyn.robots.base_channels import open_measured_data
 from neurodyn.robots.data import as_logged, on_declared_ground, open_robot_data
 from neurodyn.sim.simulators import has_simulator
@@ -82,7 +81,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
 
 def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Tossed:
     """Evaluate a model that predicts the simulator's state."""
-    run, robot = request.run, load_robot(robot_of(request.run))
+    run, robot = request.run, declared_robot(request.run)
     model = load_simulator(run, device=request.device)
     amounts: dict[str, Any] = {"horizon": request.horizon, "rollouts": request.rollouts, "seed": request.seed}
     data = _truth(model, request)
@@ -95,7 +94,7 @@ def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Toss
             request.beside,
             robot,
             store,
-            training=lambda: open_robot_log(load_robot(robot_of(run)), training_logs(run))[1],
+            training=lambda: open_robot_log(declared_robot(run), training_logs(run))[1],
             load=lambda name: _along_log(name, data, request.device),
         )
         chosen = chosen_split(store, request.split)
@@ -172,7 +171,7 @@ def open_along_log(run: str | Path, data: Logs, device: str = "cpu") -> tuple[Dy
     Raises:
         InputError: The log is missing, damaged or of another robot, or holds targets of an unknown controller.
     """
-    robot, store = open_robot_log(load_robot(robot_of(run)), data)
+    robot, store = open_robot_log(declared_robot(run), data)
     kind = kind_of(run)
     store = _as_trained(run, without_measured_shift(store) if kind == "hybrid" else store, kind)
     past = ALONG_LOG[kind](run, device) if kind in ALONG_LOG else None
@@ -251,7 +250,7 @@ def open_measured(run: str | Path, data: str | None = None) -> Store:
     Raises:
         InputError: The data are missing, damaged or of another robot.
     """
-    robot = load_robot(robot_of(run))
+    robot = declared_robot(run)
     store = open_measured_data(robot, training_log(run) if data is None else data)
     require_log(robot, store)
     return store

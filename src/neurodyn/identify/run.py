@@ -207,11 +207,7 @@ def at_rate_of(robot: Robot, data: Store | str | Path | Sequence[str | Path]) ->
     """
     if isinstance(data, Store) or is_log(path := Path(names_of(data)[0])) or not path.is_file():
         return robot
-    dt = Store.open(path).header.spec.dt
-    times = round(dt / robot.dt)
-    if times < 2 or abs(times * robot.dt - dt) > 1e-9:
-        return robot
-    return robot.with_longer_frames(times)
+    return robot.with_frames(Store.open(path).header.spec.dt)
 
 
 def open_logs(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> Store:

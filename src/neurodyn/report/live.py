@@ -18,7 +18,7 @@ from neurodyn.core.description.mechanism import Mechanism
 from neurodyn.core.errors import InputError
 from neurodyn.core.extras import import_extra
 from neurodyn.core.seeds import generator
-from neurodyn.dynamics.artifact import load_simulator, robot_of
+from neurodyn.dynamics.artifact import declared_robot, load_simulator
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
@@ -201,7 +201,7 @@ def open_session(request: RecordingRequest, dynamics: Sequence[str]) -> LiveSess
     """
     run = str(request.run)
     is_run = run.startswith(PRETRAINED) or (Path(run) / "model").is_dir()
-    robot = load_robot(robot_of(run) if is_run else run)
+    robot = declared_robot(run) if is_run else load_robot(run)
     names = tuple(dict.fromkeys(dynamics)) or ((run, "analytic") if is_run else ("hybrid",))
     if len(names) > MOST:
         raise InputError(f"--dynamics names {len(names)}, {', '.join(names)}; valid: at most {MOST} side by side")

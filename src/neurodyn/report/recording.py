@@ -24,7 +24,7 @@ from neurodyn.core.seeds import generator
 from neurodyn.data.split import episodes_in
 from neurodyn.data.store import Store
 from neurodyn.data.windows import select_windows
-from neurodyn.dynamics.artifact import load_simulator, robot_of
+from neurodyn.dynamics.artifact import declared_robot, load_simulator
 from neurodyn.dynamics.batch import Trajectory
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.measures import MOVING
@@ -36,7 +36,6 @@ from neurodyn.evaluate.simulated import both, draw_starts
 from neurodyn.geometry.ground import Ground
 from neurodyn.report.page import moving_picture, paragraph
 from neurodyn.robots import Robot
-from neurodyn.robots import load as load_robot
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -217,7 +216,7 @@ def record_run(request: RecordingRequest) -> Recording:
     run, seconds, data = request.run, request.seconds, request.data
     if seconds is not None and not seconds > 0:
         raise InputError(f"--seconds is {seconds:g}; valid: above 0")
-    model, robot = load_simulator(run, device=request.device), load_robot(robot_of(run))
+    model, robot = load_simulator(run, device=request.device), declared_robot(run)
     simulated = request.ground is not None or request.driven
     if data is None and (model.fingerprint is None or (model.from_logs and not simulated)):
         data = training_logs(str(run))

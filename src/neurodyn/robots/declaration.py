@@ -379,6 +379,11 @@ class Robot(Config, frozen=True):
         simulator = msgspec.structs.replace(self.simulator, substeps=times * self.simulator.substeps)
         return msgspec.structs.replace(self, dt=times * self.dt, simulator=simulator)
 
+    def with_frames(self, dt: float) -> "Robot":
+        """Return the robot with frames of `dt` [s] if that is a multiple of its own; otherwise as it is."""
+        times = round(dt / self.dt)
+        return self if times < 2 or abs(times * self.dt - dt) > 1e-9 else self.with_longer_frames(times)
+
     def behind(self, drives: Mapping[str, Drive]) -> "Robot":
         """Return the robot behind the drives of a log, whose targets it then takes.
 

@@ -18,7 +18,9 @@ from neurodyn.data.readers.column_map import read_column_map
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.hybrid.artifact import HYBRID
-from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.dynamics.hybrid.declared import declared_hybrid, write_declared_hybrid
+from neurodyn.evaluate import estimated_states
+from neurodyn.evaluate.requests import EvaluationRequest
 from neurodyn.policy import online
 from neurodyn.policy.artifact import policy_config, save_policy
 from neurodyn.policy.episodes.logs import log_policies
@@ -144,6 +146,21 @@ def test_a_stand_in_is_scored_by_its_truth(folder, tmp_path):
     [value] = summary.returns.values()
     assert math.isfinite(value)
     assert value > 0.0
+    assert summary.true_states == str(tmp_path / "scored.true.h5")
+    known = Store.open(summary.true_states)  # the same log as motion capture would see it
+    assert known.header.base == "measured"
+    np.testing.assert_array_equal(known.measured, store.measured)
+    np.testing.assert_array_equal(known.q[:, 7:], store.q[:, 7:])
+    assert known.table["split"].tolist() == store.table["split"].tolist()
+    assert 0.05 < float(np.asarray(known.q[:, 2]).min()) < float(np.asarray(known.q[:, 2]).max()) < 1.0
+    rate = np.diff(np.asarray(known.q[: rows + 1, 2])) / known.header.spec.dt
+    assert np.corrcoef(rate, known.qd[1 : rows + 1, 2])[0, 1] > 0.9
+    robot = load(f"velocity@{folder / 'dog'}").declaration()
+    write_declared_hybrid(tmp_path / "declared", robot)
+    request = EvaluationRequest(str(tmp_path / "declared"), data=summary.true_states, states=True, split="all")
+    found = estimated_states(request)
+    assert found.ways[0].way == "smoother"
+    assert found.ways[0].height < 0.02
 
 
 def test_play_scores_by_truth_or_says_what_is_missing(folder, tmp_path, monkeypatch):

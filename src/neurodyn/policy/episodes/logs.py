@@ -63,6 +63,8 @@ _TRANSITIONS, ROBOT_TRANSITIONS = 200_000, 20_000
 """Default number of transitions: in simulators, on robots."""
 _SPLIT_TOGETHER, _MOST_EMPTY = 10, 5
 """Episodes of a robot that are split as one block; consecutive empty episodes after which recording fails."""
+_TRUE = {"q": "true_q", "qd": "true_qd"}
+"""Arrays of a batch with the true states of a base without motion capture."""
 _OF_SIMULATORS = {"dynamics": ANALYTIC, "worlds": None, "position_noise": 0.0, "velocity_noise": 0.0}
 """Flags that a robot excludes, with their defaults."""
 _BASE: tuple[tuple[str, tuple[str, ...], str, Literal["", "world", "base"]], ...] = (
@@ -91,6 +93,8 @@ class LogSummary:
         outcomes: Outcomes of each behaviour's episodes, with noise.
         cpu_seconds: CPU time of the recording [s].
         why_not_scored: Why episodes have no return, in words; "" if they have one.
+        true_states: Path of the same log with the true states of the base, of a stand-in without motion capture; "" for
+            others.
     """
 
     path: str
@@ -102,6 +106,7 @@ class LogSummary:
     outcomes: dict[str, "EpisodeOutcomes"]
     cpu_seconds: float
     why_not_scored: str = ""
+    true_states: str = ""
 
 
 def row_layout(task: Task) -> RowLayout:
@@ -263,6 +268,7 @@ def record_log(
     else:
         written, outcomes = _record_batches(plan, path, header, transitions, worlds)
     every = EpisodeOutcomes.concatenate(list(outcomes.values()))
+    beside = _true_states(path)
     return LogSummary(
         path=str(path),
         transitions=written,
@@ -273,6 +279,7 @@ def record_log(
         outcomes=outcomes,
         cpu_seconds=time.process_time() - begin,
         why_not_scored=why_not_scored(task) if bool(every.returns.isnan().any()) else "",
+        true_states=str(beside) if header.base == UNMEASURED and beside.exists() else "",
     )
 
 
@@ -331,12 +338,17 @@ def _record_batches(
 def _record_robot(
     plan: _Plan, robot: RobotDynamics, path: Path, header: StoreHeader, transitions: int, *, resume: bool
 ) -> tuple[int, dict[str, EpisodeOutcomes]]:
-    """Record episodes one by one on a robot; if it stops, complete the file with the episodes so far."""
+    """Record episodes one by one on a robot; if it stops, complete the file with the episodes so far.
+
+    Of a stand-in without motion capture, a file beside it has the true states of the base (`_true_states`).
+    """
     stopped: BaseException | None = None
+    beside: StoreWriter | None = None
     empty, tracked = 0, robot.base is None
     played: list[list[tuple[EpisodeOutcomes, SensedEpisode]]] = [[] for _ in plan.behaviours]
     robot.rehearse(lambda: plan.batch(0, np.zeros(1, int)).run(header.spec, most=REHEARSED))
-    with StoreWriter(path, header, rewarded=tracked, keep=True, resume=resume) as writer:
+    with ExitStack() as opened:
+        writer = opened.enter_context(StoreWriter(path, header, rewarded=tracked, keep=True, resume=resume))
         while stopped is None:
             table = writer.table()
             written, whole = int(table["length"].sum()), table[table["status"] != Status.LOG]
@@ -357,6 +369,13 @@ def _record_robot(
             if batch.started:
                 split = plan.splits(_SPLIT_TOGETHER, number // _SPLIT_TOGETHER)[position]
                 batch.append_pieces(writer, int(split), number)
+                if batch.knows_truth:
+                    if beside is None:
+                        known = msgspec.structs.replace(header, base="measured")
+                        beside = opened.enter_context(
+                            StoreWriter(_true_states(path), known, keep=True, resume=resume)
+                        )  # fmt: skip
+                    batch.append_pieces(beside, int(split), number, true=True)
             empty = 0 if batch.lengths.clip(min=0).sum() else empty + 1
             if empty == _MOST_EMPTY:
                 raise InputError(
@@ -374,6 +393,11 @@ def _record_robot(
         return written, plan.outcomes([_score_sensed(plan.task, episodes) for episodes in played])
     ended = [_recorded_outcomes(table[table["group"] == number], rewards) for number in range(len(plan.behaviours))]
     return written, plan.outcomes([[one] if len(one.returns) else [] for one in ended])
+
+
+def _true_states(path: Path) -> Path:
+    """Return the file with the true states of a base that a log leaves unmeasured."""
+    return path.with_suffix(f".true{path.suffix}")
 
 
 def _score_sensed(task: Task, episodes: Sequence[tuple[EpisodeOutcomes, SensedEpisode]]) -> list[EpisodeOutcomes]:
@@ -504,8 +528,16 @@ class _Batch:
             world=np.arange(len(kept))[kept], status=self.status[kept],
         )  # fmt: skip
 
-    def append_pieces(self, writer: StoreWriter, split: int, number: int) -> None:
-        """Append a robot's one episode to a store, as world `number`, in pieces that leave out late transitions."""
+    @property
+    def knows_truth(self) -> bool:
+        """Whether a stand-in returned the true states of its unmeasured base."""
+        return _TRUE["q"] in self._rows[0]
+
+    def append_pieces(self, writer: StoreWriter, split: int, number: int, *, true: bool = False) -> None:
+        """Append a robot's one episode to a store, as world `number`, in pieces that leave out late transitions.
+
+        With `true`, in the true states of its base.
+        """
         arrays, length = self.arrays(), int(self.lengths[0])
         if length < 0:
             return
@@ -524,8 +556,9 @@ class _Batch:
         status = np.full(len(begins), Status.LOG, np.int8)
         status[-1] = self.status[0]
         same = np.ones(len(begins), np.int64)
+        names = _TRUE if true else {}
         writer.append(
-            *(cut[name] for name in ("q", "qd", "control")),
+            *(cut[names.get(name, name)] for name in ("q", "qd", "control")),
             channel=cut["channel"], contact=cut["contact"], reward=reward, measured=cut.get(MEASURED), lengths=lengths,
             split=(split * same).astype(np.int8), group=self.policy[0] * same, world=number * same, status=status,
         )  # fmt: skip
@@ -533,8 +566,8 @@ class _Batch:
     def arrays(self) -> dict[str, np.ndarray]:
         """Return the arrays of a store, zero after the end of an episode."""
         arrays = {}
-        measured = (MEASURED,) if MEASURED in self._rows[0] else ()
-        for name in ("q", "qd", "control", "reward", "channel", "contact", *measured):
+        sensed = [name for name in (MEASURED, *_TRUE.values()) if name in self._rows[0]]
+        for name in ("q", "qd", "control", "reward", "channel", "contact", *sensed):
             rows = [row[name] for row in self._rows if name in row]
             array = torch.stack(rows, 1).numpy()
             if name == MEASURED:
@@ -592,7 +625,12 @@ class _Batch:
         q, qd = (now["joint_position"], now["joint_velocity"]) if self._measured else (state.q, state.qd)
         sensed: dict[str, Tensor] = {}
         if self._robot is not None and self._robot.base is not None and self._robot.base.reading is not None:
-            sensed = {MEASURED: self._robot.base.reading.measured}
+            reading = self._robot.base.reading
+            sensed = {MEASURED: reading.measured}
+            if reading.truth is not None:  # of the base; joints are as measured
+                known, joint = reading.truth, spec.joints[0]
+                sensed[_TRUE["q"]] = torch.cat([known.q[:, : joint.nq], q[:, joint.nq :]], -1)
+                sensed[_TRUE["qd"]] = torch.cat([known.qd[:, : joint.nv], qd[:, joint.nv :]], -1)
             q, qd = self._robot.base.leave_out(q, qd)
         return {
             "q": q,
