@@ -7,6 +7,8 @@ import pytest
 from neurodyn.cli.main import run
 from neurodyn.core.artifacts import read_json
 from neurodyn.core.config import read_plain
+from neurodyn.evaluate import evaluate
+from neurodyn.evaluate.run import OWN_NETWORK
 from tests.cli.calls import call
 
 ARM = """<mujoco><option gravity="0 0 -9.81"/><worldbody><body name="swing"><joint name="swing" axis="0 1 0"
@@ -56,6 +58,10 @@ def test_the_kind_is_picked_by_held_out_errors_in_a_time_budget(swinging, capsys
     assert read_plain(swinging / "run" / "config.yaml")["settings"]["minutes"] == 0.05
     assert figures["chosen"] == "identified"
     assert [rung["name"] for rung in figures["rungs"]] == ["declared", "identified"]  # networks would begin too late
+    kept = swinging / "run" / "mechanism"  # beside a network that was picked
+    found = evaluate(kept if kept.is_dir() else swinging / "run", data=str(swinging / "log.h5"), threads=1)
+    assert set(found.beside) == {OWN_NETWORK}
+    assert (not figures.get("network")) or OWN_NETWORK in str(found.verdict)
 
 
 def test_flags_of_one_kind_are_refused(swinging, capsys):

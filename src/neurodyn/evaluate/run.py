@@ -42,7 +42,8 @@ from neurodyn.evaluate.stability import stability
 from neurodyn.evaluate.world_model import forecast_log
 from neurodyn.identify.ladder.held_out import ALONG_LOG, FromPast
 from neurodyn.identify.ladder.own_quantities import as_adapted
-from neurodyn.identify.result import MECHANISM
+from neurodyn.identify.ladder.references import NETWORK
+from neurodyn.identify.result import ADAPTATION, MECHANISM
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.world_model.train import require_log
 from neurodyn.robots import Robot
@@ -90,13 +91,15 @@ def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Toss
             raise InputError("--ground and --stability are for roll-outs beside the simulator; leave out --data")
         model, start, robot, store = open_along_log(run, data, request.device)
         declared = _declared_simulator(model, robot, store, resolve_threads(request.threads))
+        own = network_beside(run)
         rivals = open_rivals(
-            request.beside,
+            request.beside or own,
             robot,
             store,
             training=lambda: open_robot_log(declared_robot(run), training_logs(run))[1],
             load=lambda name: _along_log(name, data, request.device),
         )
+        rivals = {OWN_NETWORK if name in own else name: one for name, one in rivals.items()}
         chosen = chosen_split(store, request.split)
         logged = beside_log(model, robot, store, split=chosen, declared=declared, rivals=rivals, **amounts)
         return msgspec.structs.replace(logged, data=", ".join(data), start=start)
@@ -141,6 +144,21 @@ EVALUATIONS: KindOperation[Callable[[EvaluationRequest], Evaluation]] = KindOper
     "evaluation", **{"world-model": evaluate_forecasting}
 )
 """Evaluations of kinds that are not compared with simulator or log as all others."""
+
+
+OWN_NETWORK = "the network trained beside it"
+
+
+def network_beside(run: str | Path) -> tuple[str, ...]:
+    """Return the folder of the recurrent network that was trained beside a run's mechanism; none if it is the model.
+
+    An adaptation of any kind of model keeps it.
+    """
+    folder = resolve_run(run)
+    adapted = folder.parent if folder.name == MECHANISM else folder
+    network = adapted / NETWORK
+    trained = (adapted / ADAPTATION).is_file() and (network / "model").is_dir()
+    return (str(network),) if trained and kind_of(run) == "hybrid" else ()
 
 
 Logs = str | Path | Sequence[str | Path]
