@@ -41,6 +41,7 @@ from neurodyn.identify.result import (
     IdentifiedParameter,
     InPriorDeviations,
     LogDifference,
+    NextMotion,
     OwnQuantities,
     Rung,
     TriedStructure,
@@ -395,7 +396,12 @@ def test_a_run_that_is_predicted_much_worse_is_said(sound: Store, fitted: FitMod
 
 def test_nothing_better_and_logs_that_disagree_are_said(sound: Store, fitted: FitModel, climb: Climb):
     rungs = [climb.rungs[0], msgspec.structs.replace(climb.rungs[0], name=IDENTIFIED, share=0.9)]
-    assert [one.name for one in DOUBTS["declared"](evidence_of(sound, fitted, climb, chosen=DECLARED))] == ["declared"]
+    (nothing,) = DOUBTS["declared"](evidence_of(sound, fitted, climb, chosen=DECLARED))
+    assert nothing.name == "declared"
+    assert "the page proposes" not in nothing.advice
+    motion = NextMotion(file="next-motion.csv", seconds=9.0, amplitude=0.5, deviations={})
+    (nothing,) = DOUBTS["declared"](evidence_of(sound, fitted, climb, chosen=DECLARED, next=motion))
+    assert "(the page proposes one)" in nothing.advice
     assert [one.name for one in DOUBTS["declared"](evidence_of(sound, fitted, climb, rungs=rungs))] == ["poor"]
     diverged = [climb.rungs[0], msgspec.structs.replace(rungs[1], share=None)]
     assert not list(DOUBTS["declared"](evidence_of(sound, fitted, climb, rungs=diverged)))

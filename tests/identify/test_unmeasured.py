@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.artifacts import write_json
+from neurodyn.core.config import to_yaml
 from neurodyn.core.description.parameter import student_t
 from neurodyn.core.description.sensors import Sensor, Stream
 from neurodyn.core.errors import InputError
@@ -43,9 +45,9 @@ from neurodyn.identify.ladder.initial_states import start_of
 from neurodyn.identify.ladder.motion_likeness import motion_likeness
 from neurodyn.identify.ladder.rungs import held_out_windows, noise_errors
 from neurodyn.identify.ladder.sensed_errors import SensedErrors
-from neurodyn.identify.result import CONFIDENCE, MotionLikeness
-from neurodyn.identify.run import at_rate_of
-from neurodyn.identify.settings import AdaptationSettings, FitStage
+from neurodyn.identify.result import CONFIDENCE, IdentificationFigures, MotionLikeness
+from neurodyn.identify.run import at_rate_of, next_motion
+from neurodyn.identify.settings import AdaptationRecord, AdaptationSettings, FitStage
 from neurodyn.identify.stages.fit_judge import has_effect
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.unknowns.search_space import FixedSpace
@@ -192,6 +194,19 @@ def test_a_robot_takes_the_frames_of_a_log_that_a_task_recorded(hopped, tmp_path
     assert not slowed.spec.differences(store.header.spec)
     other = msgspec.structs.replace(robot, dt=0.7 * robot.dt)
     assert at_rate_of(other, tmp_path / "log.h5") == other
+
+
+def test_no_motion_is_designed_for_an_unmeasured_base(hopped, tmp_path):
+    """Of a run in the frames of its log, which are longer than the declared ones."""
+    robot, store = hopped
+    spec = msgspec.structs.replace(store.header.spec, dt=2.0 * store.header.spec.dt)
+    replace(store, header=msgspec.structs.replace(store.header, spec=spec)).write(tmp_path / "log.h5")
+    data = str(tmp_path / "log.h5")
+    record = AdaptationRecord(kind="hybrid", robot=str(robot), data=data, settings=AdaptationSettings(), versions={})
+    (tmp_path / "config.yaml").write_text(to_yaml(record))
+    write_json(tmp_path / "adaptation.json", IdentificationFigures(robot="tripod", parameters=[]).plain())
+    with pytest.raises(InputError, match="states are measured, and the base of its log is unmeasured"):
+        next_motion(tmp_path)
 
 
 def test_a_torque_is_a_joints_whatever_its_motor_is_called():

@@ -637,6 +637,11 @@ class IdentificationFigures(Record, frozen=True):
         """Name of the file of these results in a run."""
         return IDENTIFICATION if self.chosen is UNSET else ADAPTATION
 
+    @property
+    def sensed(self) -> bool:
+        """Whether the base of the robot is unmeasured in the log."""
+        return any(rung.motion for rung in self.rungs)
+
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return header and rows of a table of the free quantities."""
         rows = []

@@ -178,6 +178,11 @@ def next_motion(request: NextMotionRequest) -> NextMotion:
         else request.limits, "threads": request.threads,
     }  # fmt: skip
     problem, settings, figures = open_adaptation(run)
+    if (base := problem.store.header.base) != "measured":
+        raise InputError(
+            f"{run}: motions are designed where states are measured, and the base of its log is {base}; valid: a log "
+            "with motion capture, or motion like that of your tasks"
+        )
     fitting, fit = finished_fit(problem, run, changed(settings, **changes))
     motion = propose(fitting, fit.searched.point.x[0], fit.known.analysis, run)
     write_json(run / figures.file, {**read_json(run / figures.file), "next": to_dict(motion)})
@@ -197,7 +202,8 @@ def open_adaptation(run: Path) -> tuple[IdentificationProblem, AdaptationSetting
     names = [record.data] if isinstance(record.data, str) else list(record.data)
     if not names:
         raise InputError(f"{run}: its data came from memory; valid: a run of data in files")
-    return _adaptation(load(record.robot), record.robot, names, record.settings), record.settings, figures
+    robot = at_rate_of(load(record.robot), names)
+    return _adaptation(robot, record.robot, names, record.settings), record.settings, figures
 
 
 def at_rate_of(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> Robot:

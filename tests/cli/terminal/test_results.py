@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from neurodyn.cli.terminal.results import print_adaptation, print_next
-from neurodyn.identify.result import NextMotion, Reference
+from neurodyn.identify.result import MotionLikeness, NextMotion, Reference
 from tests.report.test_identification_page import GROUP, figures
 
 MOTION = NextMotion(file="next-motion.csv", seconds=30.0, amplitude=0.5, deviations={}, tells=["narrows elbow.damping"])
@@ -35,4 +35,13 @@ def test_a_result_that_fails_suggests_nothing(verdict: str, suggests: bool, caps
     printed = capsys.readouterr().out
     assert ("next: neurodyn export runs/arm --to mjcf\n" in printed) is suggests
     assert ("narrows" in printed) is suggests
+    assert ("or: neurodyn policy train TASK --dynamics runs/arm\n" in printed) is suggests
     assert all(len(line) <= 80 for line in printed.splitlines())
+
+
+def test_a_policy_of_a_robot_that_logs_no_base_sees_sensors(capsys: pytest.CaptureFixture[str]):
+    result = figures()
+    like = {GROUP: MotionLikeness(speed=1.0, spectrum=0.5)}
+    rungs = [msgspec.structs.replace(rung, motion=like) for rung in result.rungs]
+    print_next(msgspec.structs.replace(result, rungs=rungs), Path("runs/arm"))
+    assert "or: neurodyn policy train TASK --observe sensors --dynamics runs/arm\n" in capsys.readouterr().out

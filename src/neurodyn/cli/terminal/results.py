@@ -99,7 +99,8 @@ def print_next(result: "IdentificationFigures", out: Path) -> None:
         terminal().print(text)
     target = "" if result.network else " --to mjcf"  # a mechanism for simulators, a network as ONNX
     print(f"next: neurodyn export {shell_word(out)}{target}")
-    print(f"or: neurodyn policy train TASK --dynamics {shell_word(out)}")
+    seen = " --observe sensors" if result.sensed else ""  # a robot that logs no base has none for a policy either
+    print(f"or: neurodyn policy train TASK{seen} --dynamics {shell_word(out)}")
 
 
 def print_conditions(result: "ConditionFigures") -> None:

@@ -111,11 +111,12 @@ def forecasts_are_poor(evidence: FitEvidence) -> Iterator[Finding]:
 
 def nothing_is_better(evidence: Evidence) -> Iterator[Finding]:
     """Doubt an adaptation whose model is hardly better than the declaration on held-out episodes."""
-    chosen, rungs = evidence.chosen, evidence.figures.rungs
+    chosen, rungs, motion = evidence.chosen, evidence.figures.rungs, evidence.figures.next
     if chosen.name == DECLARED:
+        proposed = " (the page proposes one)" if motion is not UNSET and motion.file else ""
         yield Finding(
             "declared", "warning", "nothing that was tried is better than the declaration on held-out episodes",
-            "log motion that the policy will need (the page proposes one), or declare what differs",
+            f"log motion that the policy will need{proposed}, or declare what differs",
         )  # fmt: skip
         return
     shares = [rung.share for rung in rungs if rung.kept]
