@@ -42,7 +42,7 @@ _DC = _PD | {"saturation_effort", "velocity_limit"}
 MJLAB = {
     "mjlab.actuator": {
         "BuiltinMotorActuatorCfg": _MJLAB | {"gear"}, "IdealPdActuatorCfg": _PD, "DcMotorActuatorCfg": _DC,
-        "BuiltinPositionActuatorCfg": _PD,
+        "BuiltinPositionActuatorCfg": _PD, "XmlActuatorCfg": _MJLAB - {"effort_limit"} | {"command_field"},
         "LearnedMlpActuatorCfg": _DC | {
             "network_file", "pos_scale", "vel_scale", "torque_scale", "input_order", "history_length"
         },

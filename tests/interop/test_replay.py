@@ -131,6 +131,24 @@ def test_a_controller_that_trails_is_exported_to_first_order(tmp_path, more, sha
         assert exported.replay.exported[joint] < share * exported.replay.original[joint]
 
 
+@pytest.mark.parametrize("target", ["mjcf", "mjlab"])
+def test_weak_and_late_motors_are_exported_with_their_gain_delay_and_lag(tmp_path, target):
+    motor = '<motor name="{0}" joint="{0}" ctrlrange="-40 40"/>'
+    begin, end = SERVOS.index("<actuator>") + len("<actuator>"), SERVOS.index("</actuator>")
+    text = SERVOS[:begin] + motor.format("lift") + motor.format("elbow") + SERVOS[end:]
+    (tmp_path / "arm.xml").write_text(text.replace('range="-2 2"', 'range="-4 4"'))
+    declare(tmp_path / "arm.xml", tmp_path / "robot", name="servos", dt=0.01)
+    late = 0.0075  # with half a step two steps of mjlab, which has whole ones
+    weak = {"lift": Drive(gain=0.7, lag=0.012), "elbow": Drive(gain=0.8, delay=late, longest_delay=0.02)}
+    model = put_behind_drives(declared_hybrid(tmp_path / "robot", contact="soft"), weak)
+    exported = export_identified(model, target, tmp_path / "out", data=log_of(model, tmp_path / "log.h5"))
+    assert exported.left_out == ()
+    assert max(exported.replay.exported.values()) < 3e-5 < 1e-2 < min(exported.replay.original.values())
+    compiled = mujoco.MjModel.from_xml_path(str(tmp_path / "out" / "servos.xml"))
+    assert compiled.actuator_ctrlrange.tolist() == [[-40.0, 40.0]] * 2
+    assert compiled.actuator_delay.tolist() == ([0.0, 0.01] if target == "mjcf" else [0.0, 0.0])
+
+
 def test_a_servo_with_another_name_than_its_joint_keeps_its_place(tmp_path):
     text = SERVOS.replace('name="elbow" joint', 'name="second" joint').replace(
         'name="lift" joint', 'name="first" joint'

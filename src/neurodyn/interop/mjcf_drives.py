@@ -168,7 +168,7 @@ def _actuator(
     attributes["gainprm"] = vector(law.gain if any(law.gain[1:]) else law.gain[:1])
     attributes["biastype"] = "affine" if any(law.bias) else "none"
     attributes["biasprm"] = vector(law.bias)
-    attributes |= _range("ctrl", None if drive.command_range is UNSET else drive.command_range)
+    attributes |= _range("ctrl", _command_range(identified, joint))
     force = None if drive.force_range is UNSET else drive.force_range
     if drive.effort_limit is not None:
         limit = drive.effort_limit
@@ -185,6 +185,14 @@ def _actuator(
     if seconds:
         placed.add("delay")
     return Element("general", attributes), placed
+
+
+def _command_range(identified: IdentifiedRobot, joint: str) -> tuple[float, float] | None:
+    """Return the range of commands of a drive; of torques the joint's effort limit, None for none."""
+    drive, limit = identified.drives[joint], identified.effort_limits.get(joint)
+    if drive.command_range is not UNSET:
+        return drive.command_range
+    return (-limit, limit) if drive.kind == "torque" and limit is not None else None
 
 
 def _range(what: str, ends: tuple[float, float] | None) -> dict[str, str]:

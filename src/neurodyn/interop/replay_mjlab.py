@@ -19,7 +19,9 @@ from neurodyn.interop.texts import CONFIGURATION
 from neurodyn.interop.trainers import MJLAB_IMPORTS
 from neurodyn.sim.engine import import_mujoco
 
-NATIVE = ("BuiltinMotorActuatorCfg", "BuiltinPositionActuatorCfg")
+OF_FILE = "XmlActuatorCfg"
+"""Class of actuators that the MJCF has."""
+NATIVE = ("BuiltinMotorActuatorCfg", "BuiltinPositionActuatorCfg", OF_FILE)
 EXPLICIT = ("IdealPdActuatorCfg", "DcMotorActuatorCfg")
 """Classes whose forces MuJoCo computes, and classes that compute torques in each time step."""
 
@@ -63,7 +65,7 @@ def play_mjlab(folder: Path, scene: ReplayScene) -> Trajectory:
             raise NotReplayedError("networks of actuators are not replayed")
         (joint,) = one.fields["target_names_expr"]
         actuators[joint.replace("\\", "")] = _MjlabDrive(kind, one.fields)
-        if kind in NATIVE:
+        if kind in NATIVE and kind != OF_FILE:
             _add(spec, joint.replace("\\", ""), one.fields, position="Position" in kind)
     if needs_floor(scene):
         add_floor(spec)
@@ -83,7 +85,8 @@ class _MjlabDrive:
     def torque(self, command: float, q: float, qd: float) -> float:
         """Return the torque of a class that computes it."""
         fields = self.fields
-        effort = fields["stiffness"] * (command - q) - fields["damping"] * qd
+        kp, kd = fields["stiffness"], fields["damping"]
+        effort = kp * (command - q) - kd * qd if kp or kd else command  # one of the three targets of a class
         limit = least = fields["effort_limit"]
         if self.kind == "DcMotorActuatorCfg":
             stall, speed = fields["saturation_effort"], fields["velocity_limit"]

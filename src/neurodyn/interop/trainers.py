@@ -2,12 +2,16 @@
 """Robots for trainers: an asset, and a Python file with its actuators.
 
 For Isaac Lab 2.3 the file also has a function that sets the other quantities; for mjlab 1.6 the entity, with an MJCF
-without actuators.
+that has only the actuators of which mjlab has no class.
 """
 
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from neurodyn.core.description.drive import DRIVE_KINDS, Drive
 from neurodyn.core.description.mechanism import Link
@@ -23,7 +27,7 @@ from neurodyn.interop.identified import (
     write_script,
 )
 from neurodyn.interop.mjcf import body_names, write_mjcf_asset
-from neurodyn.interop.mjcf_drives import acts_after
+from neurodyn.interop.mjcf_drives import acts_after, write_drives
 from neurodyn.interop.texts import (
     CONFIGURATION,
     NETWORK,
@@ -35,6 +39,7 @@ from neurodyn.interop.texts import (
     constant,
     docstring,
     drive_fields,
+    entry,
     network_call,
     variable,
 )
@@ -248,6 +253,7 @@ from mjlab.actuator import (
     DcMotorActuatorCfg,
     IdealPdActuatorCfg,
     LearnedMlpActuatorCfg,
+    XmlActuatorCfg,
 )
 from mjlab.entity import EntityArticulationInfoCfg, EntityCfg
 
@@ -264,7 +270,7 @@ def write_mjlab(identified: IdentifiedRobot, folder: Path) -> set[str]:
     parts = [docstring(lines), MJLAB_IMPORTS, step, f"ACTUATORS = (\n{entries}\n)"]
     if identified.robot is not None:
         name = identified.robot.name
-        placed |= write_mjcf_asset(identified, folder, _without_actuators)
+        placed |= write_mjcf_asset(identified, folder, partial(_with_own_actuators, identified))
         fields = {
             "spec_fn": Raw(f"lambda: mujoco.MjSpec.from_file(str(FOLDER / {code(f'{name}.xml')}))"),
             "articulation": Raw("EntityArticulationInfoCfg(actuators=ACTUATORS)"),
@@ -274,14 +280,31 @@ def write_mjlab(identified: IdentifiedRobot, folder: Path) -> set[str]:
     return placed
 
 
-def _without_actuators(root: Element) -> set[str]:
-    """Remove the actuators, which the configuration adds, and their states in keyframes."""
+_TAKES = {"torque": "effort", "velocity_servo": "velocity", "affine": "position"}
+"""What mjlab hands to actuators of an MJCF, by the kind of their drive."""
+
+
+def _stays_in_mjcf(drive: Drive) -> bool:
+    """Return whether an actuator of the MJCF has the law of a drive, for which mjlab has no class."""
+    return drive.kind in _TAKES and drive.saturation_effort is None
+
+
+def _with_own_actuators(identified: IdentifiedRobot, root: Element) -> set[str]:
+    """Leave the actuators that mjlab has no class for; the configuration adds the others, and all delays."""
     for actuators in root.findall("actuator"):
         root.remove(actuators)
-    for key in root.iter("key"):
+    for key in root.iter("key"):  # states of actuators
         key.attrib.pop("ctrl", None)
         key.attrib.pop("act", None)
-    return set()
+    own = {
+        joint: msgspec.structs.replace(drive, delay=0.0, longest_delay=0.0)
+        for joint, drive in identified.drives.items()
+        if _stays_in_mjcf(drive)
+    }
+    if not own:
+        return set()
+    entry(root, "actuator")
+    return write_drives(root, replace(identified, drives=own))
 
 
 def _mjlab_actuators(identified: IdentifiedRobot, folder: Path) -> tuple[list[str], set[str]]:
@@ -303,6 +326,19 @@ def _mjlab_drive(identified: IdentifiedRobot, joint: str) -> tuple[str, dict[str
     drive = identified.drives.get(joint)
     if drive is None:
         return "BuiltinMotorActuatorCfg", {"effort_limit": identified.effort_limits.get(joint)}, set()
+    if _stays_in_mjcf(drive):
+        kind, fields, placed = "XmlActuatorCfg", {"command_field": _TAKES[drive.kind]}, set()
+    else:
+        kind, fields, placed = _mjlab_class(identified, joint, drive)
+    if drive.delay:
+        steps = _steps(identified, drive)
+        fields |= {"delay_min_lag": steps, "delay_max_lag": steps}
+        placed.add("delay")
+    return kind, fields, placed
+
+
+def _mjlab_class(identified: IdentifiedRobot, joint: str, drive: Drive) -> tuple[str, dict[str, Any], set[str]]:
+    """Return the class that computes a drive's law, its fields, and the parameters they represent."""
     kind, (fields, placed) = "IdealPdActuatorCfg", drive_fields(identified, joint)
     if DRIVE_KINDS[drive.kind].damping is not None:  # implicit, as MuJoCo's own
         kind = "BuiltinPositionActuatorCfg"
@@ -311,10 +347,6 @@ def _mjlab_drive(identified: IdentifiedRobot, joint: str) -> tuple[str, dict[str
         kind = "DcMotorActuatorCfg"
         fields |= {"saturation_effort": drive.saturation_effort, "velocity_limit": drive.velocity_limit}
         placed |= {"saturation_effort", "velocity_limit"}
-    if drive.delay:
-        steps = _steps(identified, drive)
-        fields |= {"delay_min_lag": steps, "delay_max_lag": steps}
-        placed.add("delay")
     return kind, fields, placed
 
 
