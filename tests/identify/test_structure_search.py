@@ -144,6 +144,20 @@ def test_a_payload_beside_implausible_masses_is_tried_on_the_other_links(deviati
     assert [one.candidate.place for one in search._other_places([cast(Any, tried)])] == others
 
 
+def test_a_candidate_is_fitted_once_beside_the_same_fit(monkeypatch: pytest.MonkeyPatch):
+    search, fits = StructureSearch(cast(Fitting, None)), []
+    monkeypatch.setattr(search, "_fit_and_judge", lambda one, _: fits.append(one.candidate.place) or object())
+    light, heavy = ({"payload.mass": mass} for mass in (0.5, 1.0))
+    elbow, other = (Screened(payload_on("elbow"), 0.1, starts=(start,)) for start in (light, heavy))
+    first = search._try(elbow)
+    assert search._try(Screened(payload_on("elbow"), 0.2, starts=(dict(light),))) is first
+    assert search._try(other) is not first
+    search._try(Screened(payload_on("wrist"), 0.1, starts=(light,)))
+    assert fits == ["elbow", "elbow", "wrist"]
+    search._forget()  # of another fit
+    assert search._try(elbow) is not first
+
+
 def payload_on(link: str) -> StructureCandidate:
     return StructureCandidate("payload", link, ())
 

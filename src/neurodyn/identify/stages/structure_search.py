@@ -102,6 +102,7 @@ class StructureSearch:
     _asked: list[str] | None = None
     _loads: list[Screened] = field(default_factory=list)
     _errors_of_kept: dict[int, HeldOutErrors] = field(default_factory=dict)
+    _trials: dict[str, "_Trial"] = field(default_factory=dict)
 
     def run(self, costs: Mapping[str, float]) -> "StructureSearch":
         """Try structures while the fit asks for them; `costs` are those of its stages."""
@@ -166,7 +167,7 @@ class StructureSearch:
     def _forget(self) -> None:
         """Forget what is known of the fit before this one."""
         self._asked = None
-        self._errors_of_kept = {}
+        self._errors_of_kept, self._trials = {}, {}
 
     def _round(self, *, last: bool = False, nearer: bool = False) -> bool:
         """Fit the best candidates of the screening, or those that are tried last; return whether the best is kept.
@@ -298,7 +299,14 @@ class StructureSearch:
         ])  # fmt: skip
 
     def _try(self, screened: Screened, lasting: Sequence[str] = ()) -> "_Trial":
-        """Fit a candidate, and judge it by held-out roll-outs."""
+        """Fit a candidate, and judge it by held-out roll-outs; once from the same values beside the same fit."""
+        key = f"{describe(screened.candidate)} from {[sorted(one.items()) for one in screened.starts]}"
+        if key not in self._trials:
+            self._trials[key] = self._fit_and_judge(screened, lasting)
+        return self._trials[key]
+
+    def _fit_and_judge(self, screened: Screened, lasting: Sequence[str]) -> "_Trial":
+        """Return a candidate's fit with its judgement."""
         candidate = screened.candidate
         trial, costs = fit_with(self.fitting, screened, self._stages, self._begin)
         # Springs settle for longer, and both are judged on the same windows.
