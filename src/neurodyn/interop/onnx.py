@@ -39,6 +39,7 @@ class OnnxFrame:
         inputs: Names and examples of the inputs, worlds first.
         outputs: Names of the outputs.
         before: ONNX graph whose outputs are appended to the module's inputs; None for no graph.
+        functions: ONNX graphs of symbolic operators of the module; see `write_onnx`.
         reference: Module to compare the file with; None for `module`.
     """
 
@@ -46,6 +47,7 @@ class OnnxFrame:
     inputs: dict[str, Tensor]
     outputs: tuple[str, ...]
     before: Any = None
+    functions: Mapping[str, Callable[[str], Any]] | None = None
     reference: nn.Module | None = None
 
 
@@ -65,7 +67,7 @@ def export_model(model: Dynamics, path: Path) -> float:
     frame: OnnxFrame = ONNX_FRAMES.of(model.kind, f"export of {model.spec.robot!r}")(model)
     return write_onnx(
         path, frame.module, list(frame.inputs.values()), inputs=list(frame.inputs), outputs=frame.outputs,
-        metadata=describe(model, frame), before=frame.before, reference=frame.reference,
+        metadata=describe(model, frame), before=frame.before, functions=frame.functions, reference=frame.reference,
     )  # fmt: skip
 
 
@@ -219,9 +221,31 @@ class PlainFrame(NeuralFrame):
         return torch.cat([self._contacts(q, qd), of_objects.of_points(q, qd, *self._contacts.points(q, qd))], -1)
 
 
+class _SymbolicFrame(PlainFrame):
+    """`PlainFrame` with the response to impulses as one symbolic operator: torch would take minutes to export it."""
+
+    RESPONSE = "neurodyn::Response"
+
+    def functions(self) -> dict[str, Callable[[str], Any]]:
+        """Return the graphs of the symbolic operators."""
+        impulses = self.encoding.impulses
+        if impulses is None:
+            return {}
+        from neurodyn.multibody.trace.onnx import function_graph  # loads Warp
+
+        sizes = impulses.sizes
+        widths = {"x": self.encoding.spec.nq, "u": sizes.control, "h": sizes.held}
+        return {self.RESPONSE: lambda prefix: function_graph(self._graph, self._changed, widths, prefix)}
+
+    def _velocity_change(self, q: Tensor, points: Tensor, pushes: Tensor, joints: Tensor) -> Tensor:
+        held = torch.cat([points, pushes], -1).flatten(-2)
+        shape = [q.shape[0], len(self._changed)]
+        return torch.onnx.ops.symbolic(self.RESPONSE, [q, joints, held], dtype=q.dtype, shape=shape, version=1)
+
+
 def neural_frame(model: NeuralDynamics) -> OnnxFrame:
     """Return a frame of neural dynamics, or raise an InputError if ground or base has no ONNX form."""
-    module = PlainFrame(model)
+    module = _SymbolicFrame(model)
     names = module.predictor.memory_names
     spec = model.spec
     state = {"q": _positions(spec), "qd": torch.randn(EXAMPLES, spec.nv), "control": torch.randn(EXAMPLES, spec.nu)}
@@ -232,7 +256,10 @@ def neural_frame(model: NeuralDynamics) -> OnnxFrame:
         from neurodyn.multibody.trace.onnx import frame_graph  # loads Warp
 
         before = frame_graph(motion.constant(model.home), spec.nq)
-    return OnnxFrame(module, {**state, **memory}, module.outputs(), before=before, reference=NeuralFrame(model))
+    return OnnxFrame(
+        module, {**state, **memory}, module.outputs(), before=before, functions=module.functions(),
+        reference=NeuralFrame(model),
+    )  # fmt: skip
 
 
 def _positions(spec: StateSpec) -> Tensor:

@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ def write_onnx(
     outputs: Sequence[str],
     metadata: dict[str, Any],
     before: Any = None,
+    functions: Mapping[str, Callable[[str], Any]] | None = None,
     reference: nn.Module | None = None,
 ) -> float:
     """Write a module as an ONNX file, after checking that ONNX Runtime computes the same.
@@ -57,6 +58,8 @@ def write_onnx(
         outputs: Names of the outputs.
         metadata: Description of the model as plain data, stored as JSON.
         before: ONNX graph from some inputs, by name, to further inputs of the module [worlds, width]; None for none.
+        functions: ONNX graphs of symbolic operators (`torch.onnx.ops.symbolic`) of the module, by "domain::name", each
+            from a prefix of the names of its values.
         reference: Module to compare the file with, from the inputs to the outputs; None for `module`.
 
     Returns:
@@ -88,6 +91,8 @@ def write_onnx(
         )
     assert program is not None  # not None, as no file was given
     proto = program.model_proto
+    for name, graph_of in (functions or {}).items():
+        _put_inside(name, graph_of, proto)
     if before is not None:
         _put_before(before, proto)
     onnx.helper.set_model_props(proto, {METADATA: json.dumps(metadata), **_plain(metadata)})
@@ -100,6 +105,33 @@ def write_onnx(
     return difference
 
 
+def _put_inside(name: str, graph_of: Callable[[str], Any], model: Any) -> None:
+    """Replace the nodes of a symbolic operator by graphs."""
+    from onnx import helper
+
+    (domain, operator), own, nodes = name.split("::"), model.graph, []
+    for node in own.node:
+        if (node.domain, node.op_type) != (domain, operator):
+            nodes.append(node)
+            continue
+        graph = graph_of(f"{operator}{len(nodes)}/")
+        ends = [*zip(node.input, (x.name for x in graph.input), strict=True)]
+        nodes += [helper.make_node("Identity", [outer], [inner]) for outer, inner in ends]
+        nodes += graph.node
+        ends = [*zip((x.name for x in graph.output), node.output, strict=True)]
+        nodes += [helper.make_node("Identity", [inner], [outer]) for inner, outer in ends]
+        own.initializer.extend(graph.initializer)
+    _replace(own.node, nodes)
+    _replace(model.opset_import, [x for x in model.opset_import if x.domain != domain])
+
+
+def _replace(field: Any, values: list[Any]) -> None:
+    """Replace the entries of a repeated field, some of which may be among the values."""
+    kept = [type(value).FromString(value.SerializeToString()) for value in values]
+    del field[:]
+    field.extend(kept)
+
+
 def _put_before(graph: Any, model: Any) -> None:
     """Prepend a graph to a model that takes its outputs; the graph's inputs become the model's."""
     given, own = {value.name for value in graph.output}, model.graph
@@ -107,9 +139,7 @@ def _put_before(graph: Any, model: Any) -> None:
     missing = [value for value in graph.input if value.name not in {x.name for x in inputs}]
     nodes = [*graph.node, *own.node]
     for field, values in ((own.input, [*missing, *inputs]), (own.node, nodes)):
-        kept = [type(value).FromString(value.SerializeToString()) for value in values]
-        del field[:]
-        field.extend(kept)
+        _replace(field, values)
     own.initializer.extend(graph.initializer)
 
 

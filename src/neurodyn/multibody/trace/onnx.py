@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A frame of a traced step as an ONNX graph: one node per operation, in a loop over the substeps."""
+"""Traced functions and frames as ONNX graphs: one node per operation, in a loop over the substeps of a frame."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,7 +155,8 @@ def frame_graph(frame: ConstantFrame, nq: int, *, dtype: np.dtype | type = np.fl
     controls = _split(nodes, "control", sizes.control)
 
     def once(inner: OnnxNodes, given: list[str]) -> list[str]:
-        return [_OnnxFrameWriter(inner, graph, _split(inner, given[0], sizes.state), controls).concatenate(after)]
+        columns = {"x": _split(inner, given[0], sizes.state), "u": controls}
+        return [_OnnxWriter(inner, graph, columns).concatenate(after)]
 
     state = nodes.repeat(frame.substeps, [nodes("Concat", "q", "qd", axis=1)], once)[0]
     widths = {"q": nq, "qd": sizes.state - nq, "control": sizes.control}
@@ -163,20 +164,39 @@ def frame_graph(frame: ConstantFrame, nq: int, *, dtype: np.dtype | type = np.fl
     return nodes.graph("ahead", widths, {"q_ahead": (q, nq), "qd_ahead": (qd, sizes.state - nq)})
 
 
+def function_graph(traced: Graph, results: Sequence[int], widths: Mapping[str, int], prefix: str) -> Any:
+    """Return a graph from the arrays of a traced function to its results, each of shape [worlds, width].
+
+    Args:
+        traced: The traced function.
+        results: Its results.
+        widths: Its arrays in the order of the graph's inputs, the first of at least one column.
+        prefix: Beginning of all names of values.
+
+    Raises:
+        InputError: A loop of the function has no ONNX nodes.
+        ValueError: An operation has no ONNX operator.
+    """
+    nodes = OnnxNodes(np.float32, prefix)
+    columns = {name: _split(nodes, prefix + name, width) for name, width in widths.items()}
+    value = _OnnxWriter(nodes, traced, columns).concatenate(results)
+    given = {prefix + name: width for name, width in widths.items()}
+    return nodes.graph("function", given, {f"{prefix}results": (value, len(results))})
+
+
 def _split(nodes: OnnxNodes, value: str, width: int) -> list[str]:
     """Return the columns of a value, each of shape [worlds, 1]."""
     return nodes.several(width, "Split", value, axis=1, num_outputs=width) if width > 1 else [value] * width
 
 
-class _OnnxFrameWriter:
-    """Writes a graph of scalars as nodes, one column of worlds per scalar."""
+class _OnnxWriter:
+    """Writes a graph of scalars as nodes, one column of worlds per scalar; `inputs` holds the columns of each array."""
 
-    def __init__(self, nodes: OnnxNodes, graph: Graph, state: list[str], control: list[str]) -> None:
-        self._nodes, self._graph = nodes, graph
-        self._inputs = {"x": state, "u": control}
+    def __init__(self, nodes: OnnxNodes, graph: Graph, inputs: Mapping[str, list[str]]) -> None:
+        self._nodes, self._graph, self._inputs = nodes, graph, inputs
         self._names: dict[int, str] = {}
         self._loops: dict[int, list[str]] = {}
-        self._zeros = nodes("Expand", nodes.reals([[0.0]]), nodes("Shape", state[0]))
+        self._zeros = nodes("Expand", nodes.reals([[0.0]]), nodes("Shape", next(iter(inputs.values()))[0]))
 
     def concatenate(self, indices: Sequence[int]) -> str:
         """Return these nodes concatenated as columns, shape [worlds, nodes]."""
