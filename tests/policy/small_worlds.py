@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+import yaml
 from torch import Tensor
 
 from neurodyn.control.resolve import ResolvedDynamics
@@ -153,8 +154,16 @@ def world_model(spec: StateSpec = SPEC, context: int = 0, *, fitted: bool = True
     return model
 
 
-def train_briefly(out, task="cartpole-swingup", **more):
+def seldom_judged(out, evaluations=1, **settings):
+    """Write settings of a training that seldom plays, and few episodes, which take most of the time of a short one."""
+    path = out.with_suffix(".yaml")
+    path.write_text(yaml.safe_dump({**settings, "evaluations": evaluations, "evaluation_worlds": 4}))
+    return path
+
+
+def train_briefly(out, task="cartpole-swingup", evaluations=1, **more):
     """Train a policy in the hybrid model for some updates, as the command line does, and return its folder."""
-    asked = {"iterations": 2, "worlds": 32, "reference": "none", **more}
+    settings = seldom_judged(out, evaluations, extends=task)
+    asked = {"iterations": 2, "worlds": 32, "reference": "none", "settings": settings, **more}
     train_policy(open_training(TrainPolicyRequest(task, "hybrid", out, **asked)))
     return out

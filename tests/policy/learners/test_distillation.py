@@ -14,7 +14,7 @@ from neurodyn.policy.learners.distillation import open_distillation
 from neurodyn.policy.learners.training import open_training
 from neurodyn.policy.learners.training import train as train_policy
 from neurodyn.policy.requests import DistillPolicyRequest, TrainPolicyRequest
-from tests.policy.small_worlds import train_briefly
+from tests.policy.small_worlds import seldom_judged, train_briefly
 
 RANGES = ("hinge.mass=x.3:3", "actuator.slider.gain=.5:1.5")
 
@@ -30,9 +30,9 @@ def teachers(tmp_path_factory):
 
 
 def student(teacher, out, iterations=3, worlds=32, **more):
-    end = train_policy(
-        open_distillation(DistillPolicyRequest(teacher, out, iterations=iterations, worlds=worlds, **more))
-    )
+    settings = seldom_judged(out, max(iterations // 3, 1))
+    asked = {"iterations": iterations, "worlds": worlds, "settings": settings, **more}
+    end = train_policy(open_distillation(DistillPolicyRequest(teacher, out, **asked)))
     assert end.step == iterations
     return out
 

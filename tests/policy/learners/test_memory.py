@@ -22,7 +22,7 @@ TASK = "cartpole-swingup"
 
 
 def trained(out, iterations=3, **more):
-    return train_briefly(out, iterations=iterations, worlds=16, **more)
+    return train_briefly(out, evaluations=iterations // 2, iterations=iterations, worlds=16, **more)
 
 
 def written(folder, **network):
