@@ -436,7 +436,7 @@ def test_an_adaptation_from_motors_and_an_imu_alone(hopped, tmp_path):
     settings = AdaptationSettings(
         quantities=("contact.friction", "leg*.damping"), structures=False, networks=False, refits=0, reference_steps=0,
         base_rounds=1, stages=(FitStage(0.06, 30, 4), FitStage(0.12, 20, 3)), sensors={"imu": tripod.IMU},
-        seconds=(0.1, 0.5), threads=1,
+        seconds=(0.1, 0.5), threads=1, screen=40,
     )  # fmt: skip
     store.write(tmp_path / "alone.h5")
     tripod.tracked_log(1).write(tmp_path / "tracked.h5")  # one log with motion capture judges, too
