@@ -64,7 +64,7 @@ FULL = {
     "commands": 320,
 }
 SHORT = {
-    "broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15, "mistakes": 30, "robots": 60,
+    "broken": 12, "kills": 5, "disk": 2, "writers": 1, "memory": 2, "poisoned": 15, "mistakes": 30, "robots": 24,
     "logs": 30, "commands": 16,
 }  # fmt: skip
 NAMES = {
