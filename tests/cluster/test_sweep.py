@@ -210,7 +210,7 @@ SWEPT = {
                  {}, {"hidden": [[2], [3]]}),
     "policy train": ("policy train", {"task": "cartpole-swingup", "dynamics": "hybrid", "iterations": 2, "worlds": 4,
                                       "reference": "none"},
-                     {}, {"rate": [1e-3, 1e-4]}),
+                     {"evaluations": 1, "evaluation_worlds": 4}, {"rate": [1e-3, 1e-4]}),
 }  # fmt: skip
 
 
