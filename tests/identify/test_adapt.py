@@ -56,7 +56,7 @@ pytest.importorskip("newton")
 
 SETTINGS = AdaptationSettings(
     stages=(FitStage(0.05, 150, 6), FitStage(0.15, 80, 4)), screen=60, network_steps=20, hidden=(4,), memory=1,
-    rollouts_each=20, proposals=3, proposal_seconds=1.0, networks_from=0.1,
+    rollouts_each=20, proposals=3, proposal_seconds=1.0, networks_from=0.1, refits=6,
     reference_steps=10,
 )  # fmt: skip
 
@@ -288,7 +288,7 @@ def test_quantities_are_chosen_and_added_by_a_file_of_older_keys(log: Path, tmp_
     (tmp_path / "adapt.yaml").write_text(
         'quantities: ["*.damping"]\nparameters: [hinge.com.z, actuator.slider.gain=0.7:0.3:1.2]\nunsaid: 0.8\n'
         "stages: [{seconds: 0.05, windows: 80, iterations: 4}]\nscreen: 40\nstarts: 10\nhorizons: [0.05]\n"
-        "networks: false\nproposals: 0\n"
+        "networks: false\nproposals: 0\nrefits: 0\nreference_steps: 0\n"
     )
     figures = adapt("cartpole", log, tmp_path / "run", settings=tmp_path / "adapt.yaml", threads=1).figures
     entries = {one.name: one for one in figures.parameters}
