@@ -45,7 +45,7 @@ def test_an_asset_leads_to_a_model_in_three_calls(declared, tmp_path):
     data, run = tmp_path / "data.h5", tmp_path / "run"
     summary = neurodyn.sim.generate(robot, transitions=1000, out=data, worlds=10)
     assert summary.transitions > 900  # hardly a trajectory ends early
-    end = neurodyn.learn.train(declared.path.parent, data, run, steps=6, seed=0)
+    end = neurodyn.learn.train(declared.path.parent, data, run, steps=3, seed=0)
     assert end.skipped < end.step
     assert Store.open(data).header.spec == robot.spec
     model = neurodyn.load(run)
