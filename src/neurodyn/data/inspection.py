@@ -279,8 +279,12 @@ def inspect_log(
     _add_units(draft, seen, name)
     if unit != "s":
         draft.tree = {"format": name, "time": draft.tree.get("time"), "time_unit": unit} | draft.tree
+    if source.decimal != ".":
+        draft.tree = {"format": name, "decimal": source.decimal} | draft.tree
     if source.delimiter != ",":
         draft.tree = {"format": name, "delimiter": source.delimiter} | draft.tree
+    if texts := [text for topic in topics for text in topic.not_numbers]:
+        draft.doubts.append(f"columns without numbers, which are not read: {', '.join(texts)}")
     if (source.stamp() is None and name in {"csv", "jsonl", "npz"}) or source.step is None:
         draft.doubts.insert(0, "the log has no time stamps: give the time between two rows as `period` [s]")
     entries = [_topic(topic, seen if topic in read else None, factor) for topic in topics]

@@ -6,6 +6,7 @@ import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
+from neurodyn.data.inspection import inspect_log
 from neurodyn.data.readers import read_logs
 from neurodyn.data.readers.csv import CsvSource
 
@@ -109,6 +110,31 @@ def test_time_in_milliseconds_and_other_delimiter(tmp_path):
     np.savetxt(path, rows, delimiter=";", header="t;x;a;dx;da;f;m", comments="", fmt="%.17g")
     store = read(path, time_unit="ms", delimiter=";")
     assert np.allclose(store.episode(0)[0], q, atol=1e-6)
+
+
+def test_decimal_commas_are_read_and_drafted(tmp_path):
+    q, qd, control = smooth_motion(TIME)
+    path, rows = tmp_path / "log.csv", np.column_stack((TIME, q, qd, control))
+    lines = [";".join(f"{x:.9f}" for x in row).replace(".", ",") for row in rows]
+    path.write_text("\n".join(["t;x;a;dx;da;f;m", *lines]))
+    assert np.allclose(read(path, delimiter=";", decimal=",").episode(0)[0], q, atol=1e-6)
+    drafted = inspect_log(path)
+    assert drafted.found["topics"][0]["columns"][1]["max"] == pytest.approx(q[:, 0].max(), abs=1e-6)
+    assert "delimiter: ;\ndecimal: ','\n" in drafted.map_text
+    with pytest.raises(InputError, match=r"decimal is ','; valid: another character than `delimiter`"):
+        read(path, decimal=",")
+
+
+def test_columns_that_begin_empty_or_hold_text_are_no_silent_loss(tmp_path):
+    q, qd, control = smooth_motion(TIME)
+    path = tmp_path / "log.csv"
+    rows = [",".join(f"{x:.9f}" for x in row) for row in np.column_stack((TIME, q, qd, control))]
+    begun = [f"{row},{'N/A' if k < 3 else 35.0},idle," for k, row in enumerate(rows)]
+    path.write_text("\n".join(["t,x,a,dx,da,f,m,temperature,mode,spare", *begun]))
+    found = inspect_log(path).found
+    (warm,) = [one for one in found["topics"][0]["columns"] if one["name"] == "temperature"]
+    assert (warm["min"], warm["missing"]) == (35.0, 3)
+    assert "columns without numbers, which are not read: mode ('idle'), spare (empty)" in found["doubts"]
 
 
 def test_constant_period(tmp_path):

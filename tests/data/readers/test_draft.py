@@ -122,6 +122,7 @@ def test_a_log_without_the_pose_of_the_base_is_refused():
         ("knee_pos_deg", "knee_vel_deg_s", "knee_torque_mNm", ("deg", "deg/s", "mN m")),
         ("knee position [deg]", "knee speed [rpm]", "knee torque [mN m]", ("deg", "rpm", "mN m")),
         ("q_knee_mrad", "dq_knee_dps", "tau_knee_Nm", ("mrad", "deg/s", "")),
+        ("knee_deg", "knee_dps", "knee_Nm", ("deg", "deg/s", "")),
         ("knee.pos", "knee.vel", "knee.tau", ("", "", "")),
         ("state[knee.pos]", "state[knee.vel]", "action[knee.effort]", ("", "", "")),
     ],
@@ -147,6 +148,24 @@ def test_columns_with_numbers_for_joints_are_taken_in_their_order():
     fewer = Columns("t", "shoulder_pos", "elbow_pos", "shoulder_vel", "elbow_vel", "tau_1", "tau_2", "tau_3")
     absent = draft_map(fewer, "csv", fewer.topics(), arm).absent
     assert absent == ["the control of 'shoulder'", "the control of 'elbow'"]
+
+
+@pytest.mark.parametrize(
+    ("command", "unit", "kind"),
+    [
+        ("knee_target_deg", "deg", "target"), ("knee_pos_des", "", "target"), ("knee_cmd_Nm", "", "torque"),
+        ("knee_target", "", "torque"),
+    ],
+)  # fmt: skip
+def test_commands_that_their_names_call_positions_are_targets(command, unit, kind):
+    names = Columns("t", "knee_deg", "knee_dps", command)
+    draft = draft_map(names, "mcap", names.topics(), LEG)
+    map_ = from_dict(draft.tree, ColumnMap, "draft")
+    assert not draft.absent
+    assert (map_.control["knee"].unit, map_.control_kind) == (unit, kind)
+    assert any(one.startswith(f"{command}: commands are position targets") for one in draft.doubts) == (
+        kind == "target"
+    )
 
 
 def test_a_current_is_no_torque():

@@ -182,7 +182,19 @@ class ParameterColumn(Column, frozen=True):
 
 
 _OF_SOME_FORMATS = frozenset(
-    ("clock", "comment", "delimiter", "episodes", "group", "group_names", "run_names", "split", "time_unit", "together")
+    (
+        "clock",
+        "comment",
+        "decimal",
+        "delimiter",
+        "episodes",
+        "group",
+        "group_names",
+        "run_names",
+        "split",
+        "time_unit",
+        "together",
+    )
 )
 """Keys of a column map that not every format reads."""
 
@@ -238,6 +250,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         mirrored_runs: Patterns of the runs in which the robot's other side is at work, such as the other stance leg:
             positions, velocities and controls of all joints change their sign.
         delimiter: CSV: separator of columns.
+        decimal: CSV: separator of decimals, a point or, with another separator of columns, a comma.
         comment: CSV: start of a comment line.
     """
 
@@ -278,6 +291,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     select_runs: tuple[str, ...] = ()
     mirrored_runs: tuple[str, ...] = ()
     delimiter: str = ","
+    decimal: Literal[".", ","] = "."
     comment: str = "#"
 
     def __post_init__(self) -> None:
@@ -293,6 +307,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         short = self.alignment == "auto" or abs(self.alignment) <= 1.0
         require(short, "alignment", f"{self.alignment} s", "'auto' or at most one second")
         require(len(self.delimiter) == 1, "delimiter", repr(self.delimiter), "one character")
+        require(self.decimal != self.delimiter, "decimal", repr(self.decimal), "another character than `delimiter`")
         velocities = () if isinstance(self.qd, str) else (one for one in self.qd.values() if isinstance(one, Column))
         unknown = [name for name in self.differentiated if name not in self.q]
         require(not unknown, "qd: differentiate", ", ".join(unknown), "joints with a column of positions in `q`")

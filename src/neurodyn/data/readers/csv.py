@@ -25,6 +25,10 @@ from neurodyn.data.readers.source import (
 
 _LINES = 1 << 14
 """Lines held as text at once."""
+_LOOKED_AT = 256
+"""Rows of a table that tell which of its columns are numbers, and how these are written."""
+_MISSING = frozenset({"", "-", "n/a", "na", "none", "null"})
+"""Cells without a value, in lower case; "nan" is a number."""
 
 
 class CsvSource(Source):
@@ -33,9 +37,13 @@ class CsvSource(Source):
     form = "csv"
 
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
-        """Open a file; without a column map, the separator is guessed from the first line, and # starts comments."""
+        """Open a file.
+
+        Without a column map, separators of columns and decimals are guessed from the first lines, and # starts
+        comments.
+        """
         self.path, self._map, self._drafting = path, columns or permissive_map(self.form), columns is None
-        self.delimiter = self._map.delimiter
+        self.delimiter, self.decimal = self._map.delimiter, self._map.decimal
         if columns is None:
             first = next((line for line in self._text() if self._counts(line)), "")
             text = first.strip()  # spaces separate only as a last resort: "time [s],cart position [m]"
@@ -46,6 +54,9 @@ class CsvSource(Source):
             trouble = "is empty" if not any(self.names) else "has a header but no rows"
             raise InputError(f"{path}: {trouble}; expected a CSV file with a header line and rows")
         self._stamp = self.stamp() if columns is None else columns.time
+        if columns is None and self.delimiter != ",":
+            marked = [cell for row in self._first_rows() for cell in row if "," in cell]
+            self.decimal = "," if marked and all(_is_number(cell.replace(",", ".", 1)) for cell in marked) else "."
 
     def stamp(self) -> str | None:
         """Return the column whose name looks like a time stamp."""
@@ -53,9 +64,23 @@ class CsvSource(Source):
 
     def topics(self) -> list[Topic]:
         """Return the table as the only stream."""
-        first = next(islice(self._lines(), 1, None))
-        numbers = tuple(name for name, cell in zip(self.names, first, strict=False) if _is_number(cell))
-        return [Topic("", "rows", numbers, "a column" if self.stamp() else "none")]
+        numbers, texts = list[str](), list[str]()
+        for name, cells in zip(self.names, zip(*self._first_rows(), strict=False), strict=False):
+            given = [cell for cell in cells if cell.strip().lower() not in _MISSING]
+            text = next((cell for cell in given if not _is_number(self._with_point(cell))), None)
+            if given and text is None:
+                numbers.append(name)
+            else:
+                texts.append(f"{name} ({'empty' if text is None else repr(text)})")
+        return [Topic("", "rows", tuple(numbers), "a column" if self.stamp() else "none", not_numbers=tuple(texts))]
+
+    def _first_rows(self) -> list[list[str]]:
+        """Return the cells of the first rows after the header."""
+        return list(islice(self._lines(), 1, 1 + _LOOKED_AT))
+
+    def _with_point(self, cell: str) -> str:
+        """Return a number with a point for decimals."""
+        return cell if self.decimal == "." else cell.replace(self.decimal, ".", 1)
 
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
         """Yield the table in parts, cut into runs where the column `episodes` changes."""
@@ -128,13 +153,14 @@ class CsvSource(Source):
             first += len(cells)
 
     def _numbers(self, cells: Sequence[str], name: str, first: int) -> np.ndarray:
-        """Return cells as float64, shape [rows]; empty cells are NaN if the column map allows gaps."""
+        """Return cells as float64, shape [rows]; cells without a value are NaN if the column map allows gaps."""
+        texts = cells if self.decimal == "." else [self._with_point(cell) for cell in cells]
         if self._map.missing == "gap":
-            cells = [cell if cell.strip() else "nan" for cell in cells]
+            texts = ["nan" if text.strip().lower() in _MISSING else text for text in texts]
         try:
-            return np.array(cells, dtype=np.float64)
+            return np.array(texts, dtype=np.float64)
         except ValueError:
-            row = next(row for row, cell in enumerate(cells) if not _is_number(cell))
+            row = next(row for row, text in enumerate(texts) if not _is_number(text))
             raise InputError(
                 f"{self.path}: column {name!r} holds {cells[row]!r} in row {first + row}{self._place(first + row)}; "
                 f"expected a number{_hint(cells[row])}"
@@ -200,7 +226,7 @@ def _is_number(cell: str) -> bool:
 def _hint(cell: str) -> str:
     """Return how to write what a cell holds instead of a number; empty if it is unclear."""
     if _is_number(cell.replace(",", ".", 1)):
-        return ", with a point for decimals"
+        return ", with a point for decimals (or `decimal: ','` in the map, where `delimiter` is no comma)"
     if cell.strip().startswith(("[", "(")):
         return ": give each value of a list a column of its own, or write JSON lines"
     if re.match(r"\d{4}-\d\d-\d\d", cell.strip()):
@@ -223,6 +249,6 @@ def _recognises(path: Path, head: bytes) -> bool:
     return path.suffix.lower() == ".csv" or (table and not text.lstrip().startswith(("{", "<")))
 
 
-KEYS = frozenset({"comment", "delimiter", "episodes", "group", "split", "time_unit", "together"})
+KEYS = frozenset({"comment", "decimal", "delimiter", "episodes", "group", "split", "time_unit", "together"})
 CSV = LogFormat("a CSV file with a header line", _recognises, CsvSource, keys=KEYS)
 """CSV files."""

@@ -125,16 +125,36 @@ _TOLD: dict[Quantity, dict[str, str]] = {
 _UNIT_WORDS = {word for units in _TOLD.values() for unit in units for word in unit.split()} | {"ma"}
 _SYMBOLS = re.compile(r"(?<![A-Za-z])(m?N ?c?m|mA)(?![A-Za-z])")
 """Symbols of units, which are no two words."""
+_BARE = {"joint", "joints", "state"}
+"""Words beside a joint's name that tell nothing of a command."""
 _CURRENTS = {"current", "currents", "ma", "amps", "amperes", "iq"}
 
 
 def told_unit(column: str) -> str | None:
     """Return the unit that a joint's column has at the end of its name, as "elbow_pos_deg" has; None for none."""
-    own = meaning(column)
-    if own is None or own.array != column:  # the name of a joint in an array
+    own, found = meaning(column), _unit_at_end(column)
+    if own is None or found is None or own.array != column:  # the name of a joint in an array
         return None
-    words, units = _words(column), _TOLD.get("effort" if own.quantity == "command" else own.quantity, {})
-    return next((units[end] for n in (2, 1) if (end := " ".join(words[-n:])) in units and len(words) > n), None)
+    return found[1] if own.quantity in {found[0], "command"} else None
+
+
+def _unit_at_end(column: str) -> tuple[Quantity, str] | None:
+    """Return the unit at the end of a name, and what it measures."""
+    words = _words(column)
+    for end in (" ".join(words[-count:]) for count in (2, 1) if len(words) > count):
+        for quantity, units in _TOLD.items():
+            if end in units:
+                return quantity, units[end]
+    return None
+
+
+def _commanded(column: str) -> Quantity | None:
+    """Return what a command commands, from the unit or another word in its name; None if it tells neither."""
+    if (found := _unit_at_end(column)) is not None:
+        return found[0]
+    words = [part for word in _words(column) for part in _parts(word)]
+    kinds: tuple[Quantity, ...] = ("velocity", "effort", "position")
+    return next((kind for kind in kinds if any(word in _WORDS[kind] for word in words if word not in _BARE)), None)
 
 
 @dataclass(frozen=True)
@@ -187,6 +207,8 @@ def meaning(column: str) -> ColumnMeaning | None:
     if any(word in _NO_JOINT for word in words):
         return None
     quantity_ = _quantity(" ".join(words))
+    if quantity_ is None and words[-1:] != ["m"] and (found := _unit_at_end(array)) is not None:  # "elbow_deg"
+        quantity_ = found[0]
     if quantity_ is None:
         return None
     if key is not None:
@@ -318,15 +340,21 @@ def _add_controls(
         draft.doubts.append(f"{', '.join(currents)}: a current is no torque; give its `scale` [N m per unit of it]")
     if spec is not None:
         _note_absent(draft, "control", controls, best)
-    if best and best is choices[-1]:
-        what = "torques [N m]" if not target else "position targets"
-        what = "commands of its actuators" if spec is not None and spec.control_kind == "command" else what
-        draft.doubts.append(f"actions are taken for {what}; give `scale` and `offset` where they are not")
-        if not target:
-            draft.doubts.append(
-                'actions that are position targets need `control_kind: target` and `drives: {"*": {kind: pd, kp: ..., '
-                "kd: ...}}`"
-            )
+    if not best or best is not choices[-1]:
+        return
+    if not target and spec is not None and {_commanded(own["column"]) for own in best.values()} == {"position"}:
+        draft.tree["control_kind"] = "target"
+        draft.doubts.append(f"{next(iter(best.values()))['column']}: {_TARGETS}")
+        return
+    what = "torques [N m]" if not target else "position targets"
+    what = "commands of its actuators" if spec is not None and spec.control_kind == "command" else what
+    draft.doubts.append(f"actions are taken for {what}; give `scale` and `offset` where they are not")
+    if not target:
+        draft.doubts.append(f"actions that are position targets need `control_kind: target` and {_DRIVES}")
+
+
+_DRIVES = '`drives: {"*": {kind: pd, kp: ..., kd: ...}}`'
+_TARGETS = f"commands are position targets, by their names; what follows them is to be given, such as {_DRIVES}"
 
 
 def _coordinates(

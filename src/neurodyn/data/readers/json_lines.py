@@ -81,6 +81,6 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 JSON_LINES = LogFormat(
-    "JSON lines, one object per row", _recognises, JsonLinesSource, keys=KEYS - {"comment", "delimiter"}
+    "JSON lines, one object per row", _recognises, JsonLinesSource, keys=KEYS - {"comment", "decimal", "delimiter"}
 )
 """Files of JSON lines."""

@@ -35,7 +35,7 @@ class Topic:
     """One stream of a log: row type, names of its numeric columns, and source of its times.
 
     The name is empty in a log with a single stream. `rows` is None if unknown before they are read. `trouble` says why
-    the stream is unreadable; empty if it is not.
+    the stream is unreadable; empty if it is not. `not_numbers` are further columns, each with a cell.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Topic:
     clock: str
     rows: int | None = None
     trouble: str = ""
+    not_numbers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,11 @@ class LogPart:
 
 
 class Source(ABC):
-    """An open log, a file or folder; `delimiter` separates the columns of a text file."""
+    """An open log, a file or folder; `delimiter` and `decimal` separate columns and decimals of a text file."""
 
     path: Path
     delimiter: str = ","
+    decimal: str = "."
 
     @abstractmethod
     def topics(self) -> list[Topic]:
