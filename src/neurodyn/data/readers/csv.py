@@ -66,12 +66,11 @@ class CsvSource(Source):
         """Return the table as the only stream."""
         numbers, texts = list[str](), list[str]()
         for name, cells in zip(self.names, zip(*self._first_rows(), strict=False), strict=False):
-            given = [cell for cell in cells if cell.strip().lower() not in _MISSING]
-            text = next((cell for cell in given if not _is_number(self._with_point(cell))), None)
-            if given and text is None:
+            first = next((cell for cell in cells if cell.strip().lower() not in _MISSING), None)
+            if first is not None and _is_number(self._with_point(first)):
                 numbers.append(name)
             else:
-                texts.append(f"{name} ({'empty' if text is None else repr(text)})")
+                texts.append(f"{name} ({'empty' if first is None else repr(first)})")
         return [Topic("", "rows", tuple(numbers), "a column" if self.stamp() else "none", not_numbers=tuple(texts))]
 
     def _first_rows(self) -> list[list[str]]:
