@@ -168,6 +168,36 @@ def test_commands_that_their_names_call_positions_are_targets(command, unit, kin
     )
 
 
+J2 = ("shoulder", "elbow")
+ARM = StateSpec(
+    robot="arm", joints=tuple(JointSpec(name=name, kind="revolute") for name in J2), controls=J2, dt=0.01,
+    control_kind="torque",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("q", "qd", "control", "others", "kind"),
+    [
+        # PlotJuggler, UR's RTDE, Isaac Lab, Dynamixels, and symbols.
+        ("/joint_states/{0}/position", "/joint_states/{0}/velocity", "/joint_states/{0}/effort", (), "torque"),
+        ("actual_q_{1}", "actual_qd_{1}", "target_moment_{1}", ("target_q_{1}", "actual_current_{1}"), "torque"),
+        ("actual_q_{1}", "actual_qd_{1}", "target_q_{1}", ("target_qd_{1}",), "target"),
+        ("joint_pos_{1}", "joint_vel_{1}", "applied_torque_{1}", (), "torque"),
+        ("id{1}_present_position", "id{1}_present_velocity", "id{1}_goal_position", (), "target"),
+        ("theta{1}", "theta{1}_dot", "tau{1}", ("theta{1}_ddot",), "torque"),
+        ("q{1}", "q{1}dot", "u{1}", (), "torque"),
+    ],
+)
+def test_names_of_usual_recorders_are_understood(q, qd, control, others, kind):
+    names = [text.format(joint, k) for text in (q, qd, control, *others) for k, joint in enumerate(J2)]
+    draft = draft_map(Columns(*names), "csv", Columns(*names).topics(), ARM)
+    assert not draft.absent
+    for what, text in (("q", q), ("qd", qd), ("control", control)):
+        columns = [one["column"] for one in draft.tree[what].values()]
+        assert columns == [text.format(joint, k) for k, joint in enumerate(J2)]
+    assert draft.tree.get("control_kind", "torque") == kind
+
+
 def test_a_current_is_no_torque():
     names = Columns("t", "knee_pos", "knee_vel", "knee_current_mA")
     doubts = draft_map(names, "csv", names.topics(), LEG).doubts

@@ -93,14 +93,45 @@ def _name(prefix: str, kind: str, known: Collection[str]) -> str:
 Quantity = Literal["position", "velocity", "effort", "command"]
 
 _WORDS: dict[Quantity, tuple[str, ...]] = {
-    "command": ("action", "actions", "cmd", "command", "commands", "ctrl", "des", "desired", "target", "setpoint", "u"),
-    "velocity": ("velocity", "velocities", "vel", "qvel", "qd", "dq", "speed", "omega", "rpm"),
-    "effort": ("effort", "torque", "torques", "tau", "force", "current", "eff"),
+    "command": (
+        "action",
+        "actions",
+        "cmd",
+        "command",
+        "commanded",
+        "commands",
+        "ctrl",
+        "des",
+        "desired",
+        "goal",
+        "target",
+        "setpoint",
+        "u",
+    ),
+    "velocity": (
+        "velocity",
+        "velocities",
+        "vel",
+        "qvel",
+        "qd",
+        "dq",
+        "qdot",
+        "dot",
+        "dtheta",
+        "speed",
+        "omega",
+        "rpm",
+    ),
+    "effort": ("effort", "torque", "torques", "tau", "moment", "force", "current", "eff"),
     "position": ("position", "positions", "pos", "qpos", "q", "angle", "angles", "theta", "joint", "state"),
 }
 """Words in column names, by quantity; the first match wins."""
-_NUMBERED = re.compile(f"({'|'.join({*sum(_WORDS.values(), ())} - {'joint', 'state'})})(\\d+)")
-"""Such a word with the number of a joint; `joint1` is a name."""
+_NUMBERED = re.compile(f"({'|'.join({*sum(_WORDS.values(), ())} - {'joint', 'state'})})(\\d+)(dot)?")
+"""Such a word with the number of a joint, such as q1 or q1dot; `joint1` is a name."""
+_NUMBER = re.compile(r"(?:axis|id|j|joint|motor|servo)?_?(\d+)")
+"""Names by numbers, where no joint has them."""
+_MEASURED = {"actual", "applied", "feedback", "joints", "measured", "meas", "observed", "present", "states"}
+"""Words beside a joint's name that say what every reading is."""
 
 _NO_JOINT = (
     "orientation", "linear", "angular", "root", "eef", "ee", "object", "time", "timestamp", "covariance", "force",
@@ -214,7 +245,7 @@ def meaning(column: str) -> ColumnMeaning | None:
     if key is not None:
         return ColumnMeaning(quantity_, key, array, True)
     rest = [word for word in words if not any(word in known for known in _WORDS.values())]
-    rest = [word for word in rest if word not in _UNIT_WORDS]
+    rest = [word for word in rest if word not in _UNIT_WORDS | _MEASURED]
     return ColumnMeaning(quantity_, "_".join(rest), array, False) if rest else None
 
 
@@ -325,32 +356,41 @@ def _add_controls(
     if spec is not None and spec.control_kind == "velocity":
         draft.tree |= {"control": "differentiate", "control_kind": "velocity"}
         return
-    wanted = "position" if target else "effort"
+    wanted: Quantity = "position" if target else "effort"
     commands = {column: m for column, m in known.items() if m.quantity == "command"}
     ros = {column: m for column, m in commands.items() if m.array.rpartition(".")[2].startswith(("pos", "vel", "eff"))}
     fitting = {column: m for column, m in ros.items() if m.array.rpartition(".")[2].startswith(wanted[:3])}
+    kinds = {column: _commanded(column) for column in commands if column not in ros}
+
+    def of_kind(kind: Quantity | None) -> dict[str, ColumnMeaning]:
+        return {column: commands[column] for column, own in kinds.items() if own == kind}
+
+    efforts = {column: m for column, m in known.items() if m.quantity == "effort"}
+    currents = {column: m for column, m in efforts.items() if _CURRENTS.intersection(_words(column))}
     choices = [_coordinates(draft, fitting, "command", controls, 0)]
     if not target:
-        choices.append(_coordinates(draft, known, "effort", controls, 0))
-    choices.append(_coordinates(draft, {c: m for c, m in commands.items() if c not in ros}, "command", controls, 0))
-    best = max(choices, key=len)
+        torques = {column: m for column, m in efforts.items() if column not in currents}
+        choices.append(_coordinates(draft, torques, "effort", controls, 0))
+    choices.append(_coordinates(draft, of_kind(wanted), "command", controls, 0))
+    actions = _coordinates(draft, of_kind(None), "command", controls, 0)
+    targets = {} if target else _coordinates(draft, of_kind("position"), "command", controls, 0)
+    amperes = {} if target else _coordinates(draft, currents, "effort", controls, 0)
+    best = max([*choices, actions, targets, amperes], key=len)
     draft.tree["control"] = best
-    currents = [own["column"] for own in best.values() if _CURRENTS.intersection(_words(own["column"]))]
-    if currents and not target:
-        draft.doubts.append(f"{', '.join(currents)}: a current is no torque; give its `scale` [N m per unit of it]")
     if spec is not None:
         _note_absent(draft, "control", controls, best)
-    if not best or best is not choices[-1]:
-        return
-    if not target and spec is not None and {_commanded(own["column"]) for own in best.values()} == {"position"}:
+    if best and best is targets:
         draft.tree["control_kind"] = "target"
         draft.doubts.append(f"{next(iter(best.values()))['column']}: {_TARGETS}")
-        return
-    what = "torques [N m]" if not target else "position targets"
-    what = "commands of its actuators" if spec is not None and spec.control_kind == "command" else what
-    draft.doubts.append(f"actions are taken for {what}; give `scale` and `offset` where they are not")
-    if not target:
-        draft.doubts.append(f"actions that are position targets need `control_kind: target` and {_DRIVES}")
+    elif best and best is amperes:
+        names = ", ".join(own["column"] for own in best.values())
+        draft.doubts.append(f"{names}: a current is no torque; give its `scale` [N m per unit of it]")
+    elif best and best is actions:
+        what = "torques [N m]" if not target else "position targets"
+        what = "commands of its actuators" if spec is not None and spec.control_kind == "command" else what
+        draft.doubts.append(f"actions are taken for {what}; give `scale` and `offset` where they are not")
+        if not target:
+            draft.doubts.append(f"actions that are position targets need `control_kind: target` and {_DRIVES}")
 
 
 _DRIVES = '`drives: {"*": {kind: pd, kp: ..., kd: ...}}`'
@@ -381,7 +421,7 @@ def _coordinates(
                   if own.quantity == quantity and not own.ordered and _plain(own.key) in taken]  # fmt: skip
         _doubt_rivals(draft, quantity, *next(((one, other) for one, other in rivals if one != other), ("", "")))
         return by_name
-    if numbers := {int(key): column for key, column in named.items() if key.isdecimal()}:
+    if numbers := {int(found[1]): c for key, c in named.items() if (found := _NUMBER.fullmatch(key))}:
         own = dict(sorted(numbers.items()))
         arrays[", ".join(own.values())] = {str(number): column for number, column in own.items()}
     fitting = [array for array, numbered in arrays.items() if len(numbered) - skip == len(joints) > 0]
@@ -565,7 +605,7 @@ def _words(text: str) -> list[str]:
 def _parts(word: str) -> tuple[str, ...]:
     """Return the word for a quantity and the number of a joint, such as tau and 1, or the word itself."""
     found = _NUMBERED.fullmatch(word)
-    return found.groups() if found else (word,)
+    return tuple(part for part in found.groups() if part) if found else (word,)
 
 
 def _plain(name: str) -> str:
