@@ -123,6 +123,7 @@ def test_a_log_without_the_pose_of_the_base_is_refused():
         ("knee position [deg]", "knee speed [rpm]", "knee torque [mN m]", ("deg", "rpm", "mN m")),
         ("q_knee_mrad", "dq_knee_dps", "tau_knee_Nm", ("mrad", "deg/s", "")),
         ("knee_deg", "knee_dps", "knee_Nm", ("deg", "deg/s", "")),
+        ("knee [°]", "knee [°/s]", "knee [N·m]", ("deg", "deg/s", "")),
         ("knee.pos", "knee.vel", "knee.tau", ("", "", "")),
         ("state[knee.pos]", "state[knee.vel]", "action[knee.effort]", ("", "", "")),
     ],

@@ -175,7 +175,7 @@ class CsvSource(Source):
             with self.path.open(encoding="utf-8-sig", newline="") as file:
                 yield from file
         except (OSError, UnicodeDecodeError) as error:
-            raise unreadable(self.path, error, "a CSV file") from None
+            raise unreadable(self.path, error, "a CSV file in UTF-8") from None
 
     def _counts(self, line: str) -> bool:
         return bool(line.strip()) and not line.startswith(self._map.comment or "\0")

@@ -238,7 +238,8 @@ def meaning(column: str) -> ColumnMeaning | None:
     if any(word in _NO_JOINT for word in words):
         return None
     quantity_ = _quantity(" ".join(words))
-    if quantity_ is None and words[-1:] != ["m"] and (found := _unit_at_end(array)) is not None:  # "elbow_deg"
+    found = _unit_at_end(array)
+    if quantity_ is None and found is not None and found[1] != "m":  # "elbow_deg"; many things are in metres
         quantity_ = found[0]
     if quantity_ is None:
         return None
@@ -597,7 +598,7 @@ def _quantity(text: str) -> Quantity | None:
 
 
 def _words(text: str) -> list[str]:
-    text = _SYMBOLS.sub(lambda found: found[0].lower(), text)
+    text = _SYMBOLS.sub(lambda found: found[0].lower(), text.replace("°", " deg "))
     spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)
     return [word for word in re.split(r"[^a-z0-9]+", spaced.lower()) if word]
 
