@@ -31,6 +31,7 @@ def run(tmp_path):
         robot="ant",
         parameters=[
             IdentifiedParameter(name="imu.delay", value=0.004, interval=[0.003, 0.005], nominal=0.0),
+            IdentifiedParameter(name="motors.delay", value=0.004, interval=[0.0, 0.006], nominal=0.0),  # of no sensor
             IdentifiedParameter(name="imu.bias.angular_velocity.z", value=0.02, interval=None, nominal=0.0),
             IdentifiedParameter(name="root.mass", value=30.0, interval=[29.0, 31.0], nominal=5.0),
         ],

@@ -54,7 +54,7 @@ def _figures(run: Path) -> IdentificationFigures | None:
 
 def _errors(figures: IdentificationFigures, task: Task) -> Iterator[str]:
     """Yield the disturbances, of columns and sensors that the policy has."""
-    columns, sensors = set(task.observations), {term.sensor for term in task.readings}
+    columns, sensors = set(task.observations), {term.sensor for term in task.readings if term.sensor}
     kinds = {name: sensor.kind for name, sensor in task.declaration().sensors.items()}
     for one in figures.parameters:
         sensor, _, what = one.name.partition(".")
