@@ -139,8 +139,8 @@ class DynamicsBehindDrives(Dynamics):
 
 
 for _name in (
-    *("network", "caveat", "robot", "device", "trained", "training_range", "epistemic_scale", "parameters"),
-    *("contact_points", "contacts_of_simulator", "resolve_environment", "reader", "conditions"),
+    *("network", "caveat", "robot", "device", "trained", "training_range", "extrapolates", "epistemic_scale"),
+    *("parameters", "contact_points", "contacts_of_simulator", "resolve_environment", "reader", "conditions"),
 ):  # delegated to the dynamics behind the drives
     setattr(DynamicsBehindDrives, _name, property(attrgetter(f"dynamics.{_name}")))
 

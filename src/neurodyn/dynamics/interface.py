@@ -175,6 +175,11 @@ class Dynamics(ABC):
         return None
 
     @property
+    def extrapolates(self) -> bool:
+        """Whether steps beyond the training data are those of networks, which know nothing there."""
+        return True
+
+    @property
     def from_logs(self) -> bool:
         """Whether the model was trained on logs of the robot, its ground truth then instead of the simulator."""
         return self.training_range is not None and self.training_range.logged
@@ -291,8 +296,9 @@ class Dynamics(ABC):
     def guard_bounds(self, robot: Robot | None = None, *, margin: float = TRAINING_MARGIN) -> PlausibleBounds:
         """Return the bounds outside of which these dynamics count as diverged.
 
-        The bounds are the robot's. For models they are tightened to the range of velocities and channels in the
-        training data, plus a margin. For models of logs they apply to the measured state.
+        The bounds are the robot's. For models with networks they are tightened to the range of velocities and channels
+        in the training data, plus a margin: a mechanism alone holds also beyond a gentle log. For models of logs they
+        apply to the measured state.
 
         Args:
             robot: Declaration of the robot; None for that of the dynamics. Without one, positions are unbounded.
@@ -301,7 +307,9 @@ class Dynamics(ABC):
         robot, known = robot or self.robot, self.training_range
         bounds = PlausibleBounds((), (), (), ()) if robot is None else declared_bounds(robot)
         bounds = bounds.of_spec(self.spec)
-        return bounds if known is None else bounds.tighten(widen(known.qd, margin), widen(known.channels, margin))
+        if known is None or not self.extrapolates:
+            return bounds
+        return bounds.tighten(widen(known.qd, margin), widen(known.channels, margin))
 
     @property
     def rollout_bounds(self) -> PlausibleBounds:

@@ -10,6 +10,7 @@ from neurodyn.core.description.blueprint import Augmentation, Blueprint
 from neurodyn.core.description.parameter import select_parameters
 from neurodyn.core.description.scene import Box, Plane, Scene
 from neurodyn.core.errors import InputError
+from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import Control, Environment, State, Window
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.hybrid.parameters import first_weights
@@ -406,3 +407,12 @@ def test_nominal_dynamics_are_those_of_the_simulator(name, q_tolerance, qd_toler
     assert (error < q_tolerance).all()
     assert ((found.qd[:, -1] - expected.qd[:, -1]).abs().mean(0) < qd_tolerance).all()
     assert (moved > 10 * q_tolerance).all()
+
+
+@pytest.mark.parametrize("blueprint", [Blueprint(), JOINTS], ids=["alone", "with networks"])
+def test_a_gentle_log_bounds_networks_and_no_mechanism_alone(blueprint):
+    model = make(machines.pendulum(), ("elbow.mass",), ("shoulder", "elbow"), blueprint=blueprint)
+    model.training_range = TrainingRange(qd=((-0.1, 0.1), (-0.1, 0.1)), logged=True)
+    limits = tuple(math.isfinite(low) for low, _ in model.guard_bounds().qd)
+    assert limits == 2 * (bool(blueprint.augmentations),)
+    assert model.from_logs

@@ -161,6 +161,11 @@ class HybridDynamics(LearnedDynamics):
         return "hybrid" if self.config.blueprint.augmentations else "identified"
 
     @property
+    def extrapolates(self) -> bool:
+        """Whether it has networks; see `Dynamics`."""
+        return bool(self.config.blueprint.augmentations)
+
+    @property
     def contact_points(self) -> ContactPointLayout | None:
         """Contact points whose distance to the ground is measured; None if the model has no ground contact."""
         return contact_layout(self.mechanism, rigid=True) if self._has_ground_contact else None
