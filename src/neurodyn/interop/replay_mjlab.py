@@ -19,11 +19,10 @@ from neurodyn.interop.texts import CONFIGURATION
 from neurodyn.interop.trainers import MJLAB_IMPORTS
 from neurodyn.sim.engine import import_mujoco
 
+NATIVE = ("BuiltinMotorActuatorCfg", "BuiltinPositionActuatorCfg")
 OF_FILE = "XmlActuatorCfg"
-"""Class of actuators that the MJCF has."""
-NATIVE = ("BuiltinMotorActuatorCfg", "BuiltinPositionActuatorCfg", OF_FILE)
 EXPLICIT = ("IdealPdActuatorCfg", "DcMotorActuatorCfg")
-"""Classes whose forces MuJoCo computes, and classes that compute torques in each time step."""
+"""Classes whose forces MuJoCo computes: added to the MJCF, and there already; and classes that compute torques."""
 
 
 class _Fields:
@@ -38,7 +37,9 @@ def read_configuration(folder: Path) -> dict[str, Any]:
     import math
 
     text = (folder / CONFIGURATION).read_text(encoding="utf-8")
-    kinds = {name: type(name, (_Fields,), {}) for name in (*NATIVE, *EXPLICIT, "LearnedMlpActuatorCfg", *_ENTITY)}
+    kinds = {
+        name: type(name, (_Fields,), {}) for name in (*NATIVE, OF_FILE, *EXPLICIT, "LearnedMlpActuatorCfg", *_ENTITY)
+    }
     names: dict[str, Any] = {**kinds, "math": math, "mujoco": import_mujoco(), "FOLDER": folder}
     exec(compile(text.replace(MJLAB_IMPORTS, ""), CONFIGURATION, "exec"), names)
     return names
@@ -61,11 +62,11 @@ def play_mjlab(folder: Path, scene: ReplayScene) -> Trajectory:
     actuators = {}
     for one in names["ACTUATORS"]:
         kind = type(one).__name__
-        if kind not in (*NATIVE, *EXPLICIT):
+        if kind not in (*NATIVE, OF_FILE, *EXPLICIT):
             raise NotReplayedError("networks of actuators are not replayed")
         (joint,) = one.fields["target_names_expr"]
         actuators[joint.replace("\\", "")] = _MjlabDrive(kind, one.fields)
-        if kind in NATIVE and kind != OF_FILE:
+        if kind in NATIVE:
             _add(spec, joint.replace("\\", ""), one.fields, position="Position" in kind)
     if needs_floor(scene):
         add_floor(spec)
@@ -133,7 +134,7 @@ class _MjlabPlayer(LogPlayer):
             self._past.appendleft(control)
             for k, (name, one) in enumerate(zip(names, self._each, strict=True)):
                 command = float(self._past[min(one.lag, len(self._past) - 1)][k])
-                if one.kind in NATIVE:
+                if one.kind not in EXPLICIT:
                     data.ctrl[model.actuator(name).id] = command
                     continue
                 joint = model.joint(name)

@@ -181,21 +181,10 @@ class ParameterColumn(Column, frozen=True):
     averaged: bool = False
 
 
-_OF_SOME_FORMATS = frozenset(
-    (
-        "clock",
-        "comment",
-        "decimal",
-        "delimiter",
-        "episodes",
-        "group",
-        "group_names",
-        "run_names",
-        "split",
-        "time_unit",
-        "together",
-    )
-)
+_OF_SOME_FORMATS = frozenset({
+    "clock", "comment", "decimal", "delimiter", "episodes", "group", "group_names", "run_names", "split", "time_unit",
+    "together",
+})  # fmt: skip
 """Keys of a column map that not every format reads."""
 
 

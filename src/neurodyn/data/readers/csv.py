@@ -25,7 +25,7 @@ from neurodyn.data.readers.source import (
 
 _LINES = 1 << 14
 """Lines held as text at once."""
-_LOOKED_AT = 256
+LOOKED_AT = 256
 """Rows of a table that tell which of its columns are numbers, and how these are written."""
 _MISSING = frozenset({"", "-", "n/a", "na", "none", "null"})
 """Cells without a value, in lower case; "nan" is a number."""
@@ -56,7 +56,7 @@ class CsvSource(Source):
         self._stamp = self.stamp() if columns is None else columns.time
         if columns is None and self.delimiter != ",":
             marked = [cell for row in self._first_rows() for cell in row if "," in cell]
-            self.decimal = "," if marked and all(_is_number(cell.replace(",", ".", 1)) for cell in marked) else "."
+            self.decimal = "," if marked and all(map(_has_decimal_comma, marked)) else "."
 
     def stamp(self) -> str | None:
         """Return the column whose name looks like a time stamp."""
@@ -75,7 +75,7 @@ class CsvSource(Source):
 
     def _first_rows(self) -> list[list[str]]:
         """Return the cells of the first rows after the header."""
-        return list(islice(self._lines(), 1, 1 + _LOOKED_AT))
+        return list(islice(self._lines(), 1, 1 + LOOKED_AT))
 
     def _with_point(self, cell: str) -> str:
         """Return a number with a point for decimals."""
@@ -222,9 +222,14 @@ def _is_number(cell: str) -> bool:
     return True
 
 
+def _has_decimal_comma(cell: str) -> bool:
+    """Return whether a cell is a number but for a comma in place of the point."""
+    return "," in cell and _is_number(cell.replace(",", ".", 1))
+
+
 def _hint(cell: str) -> str:
     """Return how to write what a cell holds instead of a number; empty if it is unclear."""
-    if _is_number(cell.replace(",", ".", 1)):
+    if _has_decimal_comma(cell):
         return ", with a point for decimals (or `decimal: ','` in the map, where `delimiter` is no comma)"
     if cell.strip().startswith(("[", "(")):
         return ": give each value of a list a column of its own, or write JSON lines"

@@ -94,37 +94,15 @@ Quantity = Literal["position", "velocity", "effort", "command"]
 
 _WORDS: dict[Quantity, tuple[str, ...]] = {
     "command": (
-        "action",
-        "actions",
-        "cmd",
-        "command",
-        "commanded",
-        "commands",
-        "ctrl",
-        "des",
-        "desired",
-        "goal",
-        "target",
-        "setpoint",
-        "u",
+        "action", "actions", "cmd", "command", "commanded", "commands", "ctrl", "des", "desired", "goal", "target",
+        "setpoint", "u",
     ),
     "velocity": (
-        "velocity",
-        "velocities",
-        "vel",
-        "qvel",
-        "qd",
-        "dq",
-        "qdot",
-        "dot",
-        "dtheta",
-        "speed",
-        "omega",
-        "rpm",
+        "velocity", "velocities", "vel", "qvel", "qd", "dq", "qdot", "dot", "dtheta", "speed", "omega", "rpm",
     ),
     "effort": ("effort", "torque", "torques", "tau", "moment", "force", "current", "eff"),
     "position": ("position", "positions", "pos", "qpos", "q", "angle", "angles", "theta", "joint", "state"),
-}
+}  # fmt: skip
 """Words in column names, by quantity; the first match wins."""
 _NUMBERED = re.compile(f"({'|'.join({*sum(_WORDS.values(), ())} - {'joint', 'state'})})(\\d+)(dot)?")
 """Such a word with the number of a joint, such as q1 or q1dot; `joint1` is a name."""

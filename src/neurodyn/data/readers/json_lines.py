@@ -9,11 +9,9 @@ from typing import Any
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import LogFormat
-from neurodyn.data.readers.csv import KEYS, CsvSource
+from neurodyn.data.readers.csv import KEYS, LOOKED_AT, CsvSource
 
 _EXPECTED = 'expected one object per line, such as {"time": 0.0, "q": [0.1, 0.2]}'
-_LOOKED_AT = 256
-"""Lines whose keys are the columns; later ones may lack some of them."""
 
 
 class JsonLinesSource(CsvSource):
@@ -22,9 +20,9 @@ class JsonLinesSource(CsvSource):
     form = "jsonl"
 
     def _lines(self) -> Iterator[list[str]]:
-        """Yield the names of the columns, then their cells in each line; empty where a line has none."""
+        """Yield the names of the columns, which the first lines have, then the cells of each line; empty for none."""
         first = dict[str, str]()
-        for cells in islice(self._objects(), _LOOKED_AT):
+        for cells in islice(self._objects(), LOOKED_AT):
             first |= cells
         names = list(first)
         yield names
