@@ -61,7 +61,7 @@ def test_a_name_that_two_columns_have_is_refused(tmp_path):
     ("cell", "hint"),
     [
         ("0,5", "with a point for decimals"),
-        ("[0.5, 1]", "a column of its own, or write JSON lines"),
+        ("[0.5, 1]", "its column holds lists in some rows only"),
         ("2026-01-01T00:00:01", "such as seconds, instead of a date"),
         ("x", "expected a number$"),
     ],

@@ -76,9 +76,9 @@ def test_a_bag_in_sqlite_without_definitions_and_as_a_folder(tmp_path):
 
 
 def test_an_archive_of_other_files_is_no_npz(tmp_path):
-    with zipfile.ZipFile(tmp_path / "log.pt", "w") as archive:  # as torch.save writes it
-        archive.writestr("log/data.pkl", b"")
-    assert recognise(tmp_path / "log.pt") is None
+    with zipfile.ZipFile(tmp_path / "log.zip", "w") as archive:
+        archive.writestr("log/readme.txt", b"")
+    assert recognise(tmp_path / "log.zip") is None
 
 
 def test_big_endian_messages_of_a_usual_type_without_its_definition(tmp_path):

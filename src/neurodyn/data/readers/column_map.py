@@ -11,14 +11,17 @@ A column map is a small YAML or TOML file:
     qd: differentiate
     control: {shoulder: {column: [tau_feedback, tau_feedforward], unit: N m}}
 
-A free or ball joint is declared under `floating`, with the order of its quaternion and the axes of its velocities; a
-base that nothing tracks is `unmeasured`. A file's reader is found in `READERS` from the file's contents.
+`q: "position[*]"`, short for `q: {"*": {column: "position[*]"}}`, stands for a column of each joint
+(`data.readers.patterns`). A free or ball joint is declared under `floating`, with the order of its quaternion and the
+axes of its velocities; a base that nothing tracks is `unmeasured`. A file's reader is found in `READERS` from the
+file's contents.
 """
 
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -193,7 +196,8 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
 
     Attributes:
         format: Format of the files: the name of a reader.
-        q: Column of each position coordinate, by its name in the robot's spec.
+        q: Column of each position coordinate, by its name in the robot's spec; here and in the next two also patterns
+            of joints, with a * in the column for the joint's name or number.
         control: Column of each control, by the name of its joint. "differentiate" (joints with prescribed motion) takes
             velocities as position differences over the frame, so that the motion is followed exactly. That of a pivot
             may be "found": where its point rests (`data.held_points`).
@@ -204,8 +208,8 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         parameters: Quantities of the robot that the log knows, such as a payload, a firmware's gain, a supply voltage,
             or whether a motor was on, by their names; one value per row, or in an npz per run.
         measured: Columns of further sensors, by sensor name (`data.readers.sensor_columns`).
-        control_kind: "torque"; "target" of a controller, which identification simulates; or "velocity" of joints with
-            prescribed motion. The default also covers commands of a robot's own actuators.
+        control_kind: "torque"; "target" of a controller, which identification simulates; "velocity" of joints with
+            prescribed motion; or "command" of the robot's own actuators, as which the default counts for such robots.
         drives: Drives that follow the targets, by joint or pattern, such as PD controllers with their gains; empty if
             unknown. In a column-map file, also the name of a CSV file
             (`core.description.drive_tables.read_drives`).
@@ -255,7 +259,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
     floating: dict[str, FloatingColumns | Literal["unmeasured"]] = msgspec.field(default_factory=dict)
     measured: dict[str, SensorColumns] = msgspec.field(default_factory=dict)
     parameters: dict[str, ParameterColumn] = msgspec.field(default_factory=dict)
-    control_kind: Literal["torque", "target", "velocity"] = "torque"
+    control_kind: Literal["torque", "target", "velocity", "command"] = "torque"
     drives: dict[str, Drive] = msgspec.field(default_factory=dict)
     length_scale: float = 1.0
     scene: Scene | None = None
@@ -298,7 +302,9 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         require(len(self.delimiter) == 1, "delimiter", repr(self.delimiter), "one character")
         require(self.decimal != self.delimiter, "decimal", repr(self.decimal), "another character than `delimiter`")
         velocities = () if isinstance(self.qd, str) else (one for one in self.qd.values() if isinstance(one, Column))
-        unknown = [name for name in self.differentiated if name not in self.q]
+        unknown = [
+            name for name in self.differentiated if not any(fnmatchcase(name, own) or name == own for own in self.q)
+        ]
         require(not unknown, "qd: differentiate", ", ".join(unknown), "joints with a column of positions in `q`")
         coordinates = [*self.q.values(), *self.controls.values(), *velocities, *self.parameters.values()]
         if self.control == "differentiate" and self.control_kind != "velocity":
@@ -347,8 +353,17 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         return (*self.positions.values(), *self.velocities.values(), *self.controls.values())
 
     def stored_spec(self, spec: StateSpec) -> StateSpec:
-        """Return the robot's spec with the log's kind of controls."""
+        """Return the robot's spec with the log's kind of controls.
+
+        Raises:
+            InputError: They are commands of actuators, which the robot does not have.
+        """
         kind = spec.control_kind if self.control_kind == "torque" else self.control_kind
+        if kind == "command" != spec.control_kind:
+            raise InputError(
+                f"control_kind: command is of a robot's own actuators, which {spec.robot!r} does not declare in "
+                "`drives`; valid: torque, target"
+            )
         return msgspec.structs.replace(spec, control_kind=kind)
 
     @property
@@ -515,6 +530,9 @@ def _read_tree(path: Path, seen: tuple[Path, ...]) -> dict[str, Any]:
         tree["probes"] = to_dict(read_config(layout, ContactPointLayout))
     if "drives" in tree:
         tree["drives"] = read_drives(tree["drives"], path.parent)
+    for what in ("q", "qd", "control"):
+        if isinstance(tree.get(what), str) and "*" in tree[what]:
+            tree[what] = {"*": {"column": tree[what]}}
     parent = tree.pop("extends", None)
     if parent is None:
         return tree

@@ -3,8 +3,8 @@
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
-from itertools import groupby, islice
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, groupby, islice
 from pathlib import Path
 
 import numpy as np
@@ -142,10 +142,7 @@ class CsvSource(Source):
         while cells := list(islice(lines, _LINES)):
             for row, line in enumerate(cells):
                 if len(line) != width:
-                    raise InputError(
-                        f"{self.path}: row {first + row}{self._place(first + row)} has {len(line)} cells; expected "
-                        f"{width}, as in the header"
-                    )
+                    raise self._ragged(first + row, len(line), width)
             columns = list(zip(*cells, strict=True))
             numbers = {name: self._numbers(columns[index], name, first) for name, index in places.items()}
             yield _Rows(numbers, {name: columns[index] for name, index in texts.items()}, labels[0])
@@ -181,7 +178,48 @@ class CsvSource(Source):
         return bool(line.strip()) and not line.startswith(self._map.comment or "\0")
 
     def _lines(self) -> Iterator[list[str]]:
-        """Yield the cells of each line, the header first."""
+        """Yield the cells of each line, the header first; those of lists in cells are `name[0]`, `name[1]` ..."""
+        lines = self._cells()
+        names = next(lines, [])
+        head = list(islice(lines, LOOKED_AT))
+        lengths = _lengths_of_lists(names, head)
+        if not lengths:
+            yield names
+            yield from head
+            yield from lines
+            return
+        yield [
+            one
+            for k, name in enumerate(names)
+            for one in ([f"{name.strip()}[{i}]" for i in range(lengths[k])] if k in lengths else [name])
+        ]
+        for row, cells in enumerate(chain(head, lines)):
+            yield self._open_lists(cells, names, lengths, row)
+
+    def _open_lists(self, cells: list[str], names: list[str], lengths: Mapping[int, int], row: int) -> list[str]:
+        if len(cells) != len(names):
+            raise self._ragged(row, len(cells), len(names))
+        opened: list[str] = []
+        for k, cell in enumerate(cells):
+            if k not in lengths:
+                opened.append(cell)
+                continue
+            values = [cell] * lengths[k] if cell.strip().lower() in _MISSING else _values_of_list(cell)
+            if len(values) != lengths[k]:
+                raise InputError(
+                    f"{self.path}: column {names[k].strip()!r} holds a list of {len(values)} in row {row}"
+                    f"{self._place(row)}; expected {lengths[k]}, as in the first row"
+                )
+            opened += values
+        return opened
+
+    def _ragged(self, row: int, count: int, width: int) -> InputError:
+        return InputError(
+            f"{self.path}: row {row}{self._place(row)} has {count} cells; expected {width}, as in the header"
+        )
+
+    def _cells(self) -> Iterator[list[str]]:
+        """Yield the cells of each line as they stand in the file."""
         try:
             lines = (line for line in self._text() if self._counts(line))
             yield from csv.reader(lines, delimiter=self.delimiter, skipinitialspace=True)
@@ -214,6 +252,24 @@ class _Rows:
             yield _Rows(numbers, texts, self._label)
 
 
+_OPENS = ("[", "(")
+
+
+def _lengths_of_lists(names: Sequence[str], rows: Sequence[Sequence[str]]) -> dict[int, int]:
+    """Return the length of the lists in each column that has them, such as "[0.1, 0.2]"."""
+    lengths: dict[int, int] = {}
+    for k in range(len(names)):
+        cells = (row[k].strip() for row in rows if len(row) == len(names))
+        first = next((cell for cell in cells if cell.lower() not in _MISSING), "")
+        if first.startswith(_OPENS) and (values := _values_of_list(first)) and all(map(_is_number, values)):
+            lengths[k] = len(values)
+    return lengths
+
+
+def _values_of_list(cell: str) -> list[str]:
+    return [value for value in re.split(r"[\s,;\[\]()]+", cell) if value]
+
+
 def _is_number(cell: str) -> bool:
     try:
         float(cell)
@@ -231,8 +287,8 @@ def _hint(cell: str) -> str:
     """Return how to write what a cell holds instead of a number; empty if it is unclear."""
     if _has_decimal_comma(cell):
         return ", with a point for decimals (or `decimal: ','` in the map, where `delimiter` is no comma)"
-    if cell.strip().startswith(("[", "(")):
-        return ": give each value of a list a column of its own, or write JSON lines"
+    if cell.strip().startswith(_OPENS):
+        return ": its column holds lists in some rows only"
     if re.match(r"\d{4}-\d\d-\d\d", cell.strip()):
         return ", such as seconds, instead of a date"
     return ""

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reader of JSON lines: one object a line, whose numbers are columns such as "imu_state.gyroscope[0]"."""
+"""Readers of JSON: one object a line, or a file of records, whose numbers are columns such as "imu.gyroscope[0]"."""
 
 import json
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, unreadable
 from neurodyn.data.readers.column_map import LogFormat
 from neurodyn.data.readers.csv import KEYS, LOOKED_AT, CsvSource
 
@@ -65,6 +66,64 @@ def _flat(tree: Any, name: str) -> Iterator[tuple[str, str]]:
         yield name, str(float(tree)) if isinstance(tree, bool) else str(tree)
 
 
+class JsonSource(JsonLinesSource):
+    """A file of JSON: a list of objects, or an object with such a list or with columns as lists.
+
+    What else it holds is the same in all rows, such as the gains of a run.
+    """
+
+    form = "json"
+
+    def _objects(self) -> Iterator[dict[str, str]]:
+        for record in self._records:
+            yield dict(_flat(record, ""))
+
+    def _place(self, row: int) -> str:
+        return ""
+
+    @cached_property
+    def _records(self) -> list[dict[str, Any]]:
+        try:
+            tree = json.loads(self.path.read_text(encoding="utf-8-sig"))
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise unreadable(self.path, error, "a file of JSON") from None
+        records = _records_of(tree)
+        if not records:
+            raise InputError(f"{self.path}: holds no records; expected a list of objects, or lists of equal length")
+        return records
+
+
+def _records_of(tree: Any) -> list[dict[str, Any]]:
+    """Return the objects of the longest list of objects, or of lists of equal length, with what stands beside it."""
+    if _is_table(tree):
+        return tree
+    leaves = dict(_leaves(tree, "")) if isinstance(tree, dict) else {}
+    tables = {name: one for name, one in leaves.items() if _is_table(one)}
+    if tables:
+        longest = max(tables, key=lambda name: len(tables[name]))
+        usual = {name: one for name, one in leaves.items() if name not in tables}
+        return [usual | record for record in tables[longest]]
+    lists = {name: one for name, one in leaves.items() if isinstance(one, list)}
+    count = max(map(len, lists.values()), default=0)
+    columns = {name: one for name, one in lists.items() if len(one) == count > 1}
+    usual = {name: one for name, one in leaves.items() if name not in columns}
+    return [usual | dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _is_table(tree: Any) -> bool:
+    return isinstance(tree, list) and bool(tree) and all(isinstance(one, dict) for one in tree)
+
+
+def _leaves(tree: dict[str, Any], name: str) -> Iterator[tuple[str, Any]]:
+    """Yield what is no object within objects, by its dotted name."""
+    for key, value in tree.items():
+        whole = f"{name}.{key}" if name else key
+        if isinstance(value, dict):
+            yield from _leaves(value, whole)
+        else:
+            yield whole, value
+
+
 def _recognises(path: Path, head: bytes) -> bool:
     """Return whether a file begins with a JSON object in a line of its own."""
     if path.is_dir() or not head.lstrip().startswith(b"{"):
@@ -82,3 +141,8 @@ JSON_LINES = LogFormat(
     "JSON lines, one object per row", _recognises, JsonLinesSource, keys=KEYS - {"comment", "decimal", "delimiter"}
 )
 """Files of JSON lines."""
+JSON = LogFormat(
+    "a JSON file of records", lambda path, _: path.suffix.lower() == ".json" and not path.is_dir(), JsonSource,
+    keys=KEYS - {"comment", "decimal", "delimiter"},
+)  # fmt: skip
+"""Files of JSON."""

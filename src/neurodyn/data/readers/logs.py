@@ -30,6 +30,7 @@ from neurodyn.data.held_points import HeldPoints, intervals
 from neurodyn.data.log_checks import check_log
 from neurodyn.data.readers.alignment import Alignment, measure, velocity_delay
 from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, recognise
+from neurodyn.data.readers.patterns import expand, has_patterns
 from neurodyn.data.readers.raw import RawRun, Survey, mirror
 from neurodyn.data.readers.resample import check_rate, control_in_parts, frame_times, resample, segments
 from neurodyn.data.readers.sensor_columns import measured_streams
@@ -200,6 +201,14 @@ def read_runs(file: Path, columns: ColumnMap, spec: StateSpec) -> Iterator[RawRu
         yield mirror(run, columns)
 
 
+def _with_all_columns(columns: ColumnMap, spec: StateSpec, file: Path) -> ColumnMap:
+    """Return a map without patterns, as far as a log says which columns these mean."""
+    reader = READERS[_format(file, columns)]
+    if not has_patterns(columns) or not isinstance(reader, LogFormat):
+        return columns
+    return expand(columns, spec, reader.source(file, columns))
+
+
 def _format(file: Path, columns: ColumnMap) -> str:
     """Return a file's format: the column map's, or the other message format; raise an InputError for any other."""
     name = recognise(file) if file.exists() else None
@@ -229,6 +238,7 @@ def _collect(
         raise InputError("no log file given; expected at least one path")
     spec, where = columns.stored_spec(spec), f"column map of {files[0].name}"
     logged = columns.logged_spec(spec, where)
+    columns = _with_all_columns(columns, logged, files[0])
     columns.factors(logged, where)
     _require_places(columns, declared, where)
     survey, conversion = Survey(columns.max_gap), _Conversion(columns, spec, logged, rows, declared)

@@ -2,7 +2,7 @@
 """Reader of npz files: arrays of equal length, cut into runs by offsets; large ones are read in pieces."""
 
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -137,9 +137,12 @@ def _skip(stream: IO[bytes], count: int) -> None:
 class NpzSource(Source):
     """An npz file whose arrays have one value, or one row of values, per row of the log."""
 
+    form = "npz"
+    open_arrays: Callable[[Path], NpzArrays] = NpzArrays
+
     def __init__(self, path: Path, columns: ColumnMap | None) -> None:
         """Open a file; raise an InputError if a floating joint's array has the wrong width."""
-        self.path, self._map, self._arrays = path, columns or permissive_map("npz"), NpzArrays(path)
+        self.path, self._map, self._arrays = path, columns or permissive_map(self.form), self.open_arrays(path)
         self._stamp = self.stamp() if columns is None else columns.time
         for joint in self._map.poses.values():
             for name, width in joint.arrays.items():
@@ -307,6 +310,6 @@ def _recognises(path: Path, head: bytes) -> bool:
     return ("qpos" not in names and bool(names)) or (path.suffix.lower() == ".npz" and not names)
 
 
-_KEYS = frozenset({"episodes", "group", "group_names", "run_names", "split", "time_unit", "together"})
-NPZ = LogFormat("an npz file (numpy.savez)", _recognises, NpzSource, keys=_KEYS)
+KEYS = frozenset({"episodes", "group", "group_names", "run_names", "split", "time_unit", "together"})
+NPZ = LogFormat("an npz file (numpy.savez)", _recognises, NpzSource, keys=KEYS)
 """npz files."""
