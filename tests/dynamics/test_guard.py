@@ -21,6 +21,7 @@ from neurodyn.dynamics.guard import (
     state_fault,
     watching,
 )
+from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.robots.plausible import PlausibleBounds
 from tests import plant
 
@@ -107,6 +108,14 @@ def test_outside_of_a_watch_a_fault_is_a_notice():
         warnings.simplefilter("always")
         model.rollout(State(torch.zeros(2, 2), torch.zeros(2, 2)), torque)
     assert any(one.category is Notice and "world 1, frame 2: " in str(one.message) for one in given)
+
+
+def test_a_fault_of_states_in_another_precision_than_the_commands_is_a_notice_too():
+    """States that are estimated from the past of a log are float64, its commands float32."""
+    model = declared_hybrid("cartpole")
+    start = State(torch.tensor([[0.0, 0.1]]).double(), torch.tensor([[0.0, math.inf]]).double())
+    with pytest.warns(Notice, match="world 0, frame 0: qd"):
+        model.rollout(start, torch.zeros(1, 3, 1))
 
 
 def test_few_states_are_written_however_many_faults_there_are(tmp_path):

@@ -87,7 +87,7 @@ def _before(path: Trajectory, controls: Tensor, fault: Fault, context: int) -> W
     last = max(fault.frame, 1)  # without the implausible state
     return Window(
         path.q[rows, first:last].detach(), path.qd[rows, first:last].detach(),
-        controls[rows, first : last - 1].detach(),
+        controls[rows, first : last - 1].detach().to(path.q.dtype),  # float32 in logs, states from their past are not
         None if path.channels is None else path.channels[rows, first:last].detach(),
     )  # fmt: skip
 

@@ -199,6 +199,9 @@ class PlayPolicyRequest(PlayOptions, frozen=True, kw_only=False):
     on: str | None = None
     """Your robot in place of --dynamics, as FILE.py:CLASS (`neurodyn.control.RobotInterface`); the others start in its
     state, and its measurements are logged in robot-DATE-TIME.csv."""
+    states: str | None = None
+    """With --on, a run of `neurodyn adapt` whose model estimates the states of a base without motion capture; by
+    default the declared robot."""
     beside: str | None = None
     """Dynamics to compare with; by default the simulator, or in the simulator a second start."""
     seconds: float | None = None

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.control.robot import followed
 from neurodyn.control.robot.in_loop import RobotDynamics, plant_of
 from neurodyn.control.robot.process import RobotStoppedError
 from neurodyn.control.robot.sensed import SensedBase
@@ -19,10 +20,12 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid, write_declared_hybrid
+from neurodyn.estimate import smooth_base
 from neurodyn.evaluate import estimated_states
 from neurodyn.evaluate.requests import EvaluationRequest
 from neurodyn.policy import online
 from neurodyn.policy.artifact import policy_config, save_policy
+from neurodyn.policy.episodes import play, sensed_scores
 from neurodyn.policy.episodes.logs import log_policies
 from neurodyn.policy.episodes.play import record_policy
 from neurodyn.policy.online_learning.record import model_error
@@ -180,13 +183,41 @@ def test_play_scores_by_truth_or_says_what_is_missing(folder, tmp_path, monkeypa
     assert estimated == pytest.approx(true, rel=0.05)
 
 
-def test_planners_and_policies_of_the_state_get_the_estimated_base(folder, tmp_path):
+def test_play_estimates_states_by_the_model_of_a_run(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    played, robot = policy(folder, "play3"), robot_class(folder, "followed_robot", "seen['truth'] = truth")
+    model, given = declared_hybrid(load_robot(folder / "dog")), []
+
+    def smooth(own, *rest):
+        given.append(own)
+        return smooth_base(own, *rest)
+
+    monkeypatch.setattr(sensed_scores, "smooth_base", smooth)
+    monkeypatch.setattr(play, "load_model", lambda run: {"run": model, "other": declared_hybrid("ant")}[run])
+    remarks = record_policy(played, on=robot, seconds=0.3, states="run").remarks
+    assert any("by the estimated states" in one for one in remarks)
+    assert given == [model]
+    with pytest.raises(InputError, match="--states other: holds hybrid dynamics of 'ant'; valid: a run of"):
+        record_policy(played, on=robot, seconds=0.3, states="other")
+    with pytest.raises(InputError, match="valid with --on"):
+        record_policy(played, seconds=0.3, states="run")
+
+
+def test_planners_and_policies_of_the_state_get_the_estimated_base(folder, tmp_path, monkeypatch):
     task = load(f"velocity@{folder / 'dog'}", "state")
-    model = declared_hybrid(task.declaration())
+    model, given = declared_hybrid(task.declaration()), []
+
+    class Follower(followed.BaseFollower):
+        def __init__(self, robot, model=None):
+            given.append(model)
+            super().__init__(robot, model)
+
+    monkeypatch.setattr(followed, "BaseFollower", Follower)
     name = robot_class(folder, "planned_robot", "seen['truth'] = truth")
     with plant_of(task, name, "cpu", tmp_path, model) as plant:
         dynamics, state = plant.dynamics, plant.starts(task, 0).draw(1)
         assert isinstance(dynamics, RobotDynamics)
+        assert given == [model]  # not the declared one
         hold = Control(target=task.nominal(state.q)[None])
         for _ in range(60):
             _, step = dynamics.step(None, state, hold)

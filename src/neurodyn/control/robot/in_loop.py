@@ -545,13 +545,15 @@ def robot_file(out: Path) -> Path:
 
 
 @contextmanager
-def robot_in_loop(task: Task, name: str, log: str | Path) -> Iterator[RobotInLoop]:
+def robot_in_loop(task: Task, name: str, log: str | Path, model: HybridDynamics | None = None) -> Iterator[RobotInLoop]:
     """Open a robot of a user's class for a task; the robot is safe whenever the context is left.
 
     Args:
         task: The task.
         name: FILE.py:CLASS (`RobotInterface`), whose code runs.
         log: File to which all measurements and commands are appended (.csv).
+        model: Model by which the state of an unmeasured base is estimated for policies of the state; None for the
+            declared one.
 
     Raises:
         InputError: There is no such class, or it is not for the task's robot.
@@ -559,7 +561,7 @@ def robot_in_loop(task: Task, name: str, log: str | Path) -> Iterator[RobotInLoo
     dynamics = RobotDynamics(task.declaration(), name, Path(log))
     try:
         if task.observes == STATE:
-            dynamics.follow()
+            dynamics.follow(model)
         yield RobotInLoop(name, dynamics)
     finally:
         dynamics.close()
@@ -582,9 +584,10 @@ def plant_of(
         InputError: There is no such plant.
     """
     if is_file(name):
-        with robot_in_loop(task, name, log_file(out)) as robot:
+        own = model if isinstance(model, HybridDynamics) else None
+        with robot_in_loop(task, name, log_file(out), own) as robot:
             assert isinstance(robot.dynamics, RobotDynamics)
-            robot.dynamics.follow(model if isinstance(model, HybridDynamics) else None)
+            robot.dynamics.follow(own)
             yield robot
     else:
         yield open_dynamics(task, name, device=device, flag="--plant")

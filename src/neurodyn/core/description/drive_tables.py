@@ -54,6 +54,14 @@ SERVOS: Registry[ServoType] = Registry(
             "speed 45 rpm: data sheet. Stiffness: Rhoban/bam. Friction and rotor: mujoco_menagerie's "
             "robotstudio_so101.",
         ),
+        "robstride-60nm": ServoType(
+            Drive(kind="pd", kp=150.0, kd=8.0, effort_limit=60.0, coulomb=0.52),
+            0.086,
+            "Robstride actuator with a limit of 60 N m, as in a K-Bot's hip pitch and knee; gains and limit are those "
+            "of the log (set `kp` and `kd` to your firmware's). Friction (.33 to .76 N m) and rotor inertia (.056 to "
+            ".129 kg m^2, beside a guessed mass of the leg; ktune says .04): fitted to the knee's chirp in "
+            "kscalelabs/ktune (rs_prelim at 3b7f728, MIT); 1.0 and 1.4 mrad .17 and .5 s ahead at higher frequencies.",
+        ),
     },
 )  # fmt: skip
 """Servos by name."""

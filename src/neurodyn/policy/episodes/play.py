@@ -17,12 +17,15 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.requests import accepts_request
 from neurodyn.core.seeds import derive_seed
+from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.batch import Environment, State, Trajectory
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.policy.artifact import ActingPolicy, PolicyNetwork, acting, load_policy, task_of
 from neurodyn.policy.episodes.sensed_scores import SensedEpisode, score
 from neurodyn.policy.requests import PlayPolicyRequest
 from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.report.recording import Ended, Recording
+from neurodyn.robots import Robot
 from neurodyn.tasks import Task
 
 LONGEST = 10.0
@@ -44,6 +47,8 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
         raise InputError(f"--starts is {starts!r}, but the simulator starts where the task says; valid with a model")
     if request.on is not None and (dynamics != ANALYTIC or ground is not None):
         raise InputError("--on is for a real robot; valid without --dynamics and --ground")
+    if request.states is not None and request.on is None:
+        raise InputError("--states is for a robot without motion capture; valid with --on")
     config, network = load_policy(request.folder)
     task = task_of(config, request.task, str(request.folder))
     robot = task.declaration()
@@ -58,8 +63,9 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
     second_dynamics = None if alone else _open(task, beside, starts, request.device, "--beside")
     labels, start = ("start 1", "start 2"), None
     if request.on is not None:
-        with stage(0.0, 0.5, request.on), robot_in_loop(task, request.on, log_file(None)) as alive:
-            shown = [_robot_path(task, network.cpu(), alive, frames, seed)]
+        model = None if request.states is None else _model_of_states(robot, request.states)
+        with stage(0.0, 0.5, request.on), robot_in_loop(task, request.on, log_file(None), model) as alive:
+            shown = [_robot_path(task, network.cpu(), alive, frames, seed, model)]
         network = network.to(request.device)
         first_path = shown[0].trajectory
         start, dynamics = State(first_path.q[:, 0], first_path.qd[:, 0]), request.on
@@ -111,6 +117,15 @@ def _open(task: Task, name: str, starts: str | None, device: str, flag: str = "-
     return resolved
 
 
+def _model_of_states(robot: Robot, run: str) -> HybridDynamics:
+    """Return the model of a run by which the states of a robot's base are estimated."""
+    model = load_model(run)
+    if not isinstance(model, HybridDynamics) or model.spec.robot != robot.name:
+        raise InputError(f"--states {run}: holds {model.kind} dynamics of {model.spec.robot!r}; valid: a run of "
+                         f"`neurodyn adapt` of {robot.name!r}")  # fmt: skip
+    return model
+
+
 @dataclass(frozen=True)
 class _Path:
     """Trajectory of one world, which stands still after an early end of its episode.
@@ -143,7 +158,10 @@ class StartedAt(ResolvedDynamics):
 
 
 @torch.no_grad()
-def _robot_path(task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynamics, frames: int, seed: int) -> _Path:
+def _robot_path(
+    task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynamics, frames: int, seed: int,
+    model: HybridDynamics | None,
+) -> _Path:  # fmt: skip
     """Return the path of one episode on a robot, which stands still after its end."""
     assert isinstance(robot_dynamics.dynamics, RobotDynamics)
     loop = TaskFrames(task, robot_dynamics.dynamics)
@@ -173,14 +191,15 @@ def _robot_path(task: Task, policy: PolicyNetwork, robot_dynamics: ResolvedDynam
     robot_dynamics.dynamics.rehearse(lambda: run(REHEARSED))
     path = run(frames)
     robot_dynamics.dynamics.stop()
-    return path if robot_dynamics.dynamics.base is None else _estimate_path(task, path, robot_dynamics.dynamics, frames)
+    robot = robot_dynamics.dynamics
+    return path if robot.base is None else _estimate_path(task, path, robot, frames, model)
 
 
-def _estimate_path(task: Task, path: _Path, robot: RobotDynamics, frames: int) -> _Path:
+def _estimate_path(task: Task, path: _Path, robot: RobotDynamics, frames: int, model: HybridDynamics | None) -> _Path:
     """Return the path of a robot without motion capture, along the estimated states of its base, if they are known."""
     assert path.sensed is not None
     path.sensed.end(robot)
-    [found], why = score(task, [path.sensed])
+    [found], why = score(task, [path.sensed], model)
     if found is None:
         return replace(path, score=f"{path.score}; {why}" if why else path.score)
     by_truth = f"; {path.score} by the truth" if path.sensed.frames[0].reading.truth is not None else ""

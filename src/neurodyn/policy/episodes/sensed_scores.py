@@ -18,6 +18,7 @@ from neurodyn.control.robot.sensed import SensedFrame
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State, Trajectory
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.estimate import EstimatedRun, EstimationSettings, SensedRun, smooth_base
 from neurodyn.tasks import Memory, Task
@@ -68,8 +69,10 @@ class SensedScore:
     path: Trajectory
 
 
-def score(task: Task, episodes: Sequence[SensedEpisode]) -> tuple[list[SensedScore | None], str]:
-    """Return the scores of episodes by the declared robot, and why there are none.
+def score(
+    task: Task, episodes: Sequence[SensedEpisode], model: HybridDynamics | None = None
+) -> tuple[list[SensedScore | None], str]:
+    """Return the scores of episodes by a model (None: the declared robot), and why there are none.
 
     They are None for episodes of less than two frames.
     """
@@ -81,7 +84,7 @@ def score(task: Task, episodes: Sequence[SensedEpisode]) -> tuple[list[SensedSco
         return none, "the states of the base are not estimated: the robot has no specific_force"
     robot = task.declaration()
     try:
-        model = declared_hybrid(robot)
+        model = declared_hybrid(robot) if model is None else model
         runs = smooth_base(model, [_run(episode) for episode in long], EstimationSettings.on_board(robot.sensors))
     except InputError as error:
         return none, f"the states of the base are not estimated: {error}"
