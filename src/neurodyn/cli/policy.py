@@ -235,8 +235,8 @@ def log(request: LogPolicyRequest) -> None:
 
 @command(OnlineRequest, settings=OnlineSettings, names=[
     "reference", "rounds", "frames", "first", "log_frames", "noise", "correlation", "rollout", "random_share",
-    "last_share", "parameters", "size", "finetune", "members", "model_minutes", "further", "stop_when_exploiting",
-    "tolerance", "patience", "seed",
+    "last_share", "parameters", "size", "finetune", "members", "model_minutes", "closed_loop", "further",
+    "stop_when_exploiting", "tolerance", "patience", "seed",
 ])  # fmt: skip
 def online(
     request: OnlineRequest,

@@ -227,16 +227,21 @@ class TaskFrames:
         *,
         tracked: bool = False,
         sent: Tensor | None = None,
+        correction: State | None = None,
     ) -> tuple[WorldsState, Step]:
         """Advance one frame without rewards and failures.
 
-        Arguments: see `frame`; actions within the limit. `sent` are the actions that reach the robot instead, if given.
+        Arguments: see `frame`; actions within the limit. `sent` are the actions that reach the robot instead, if given,
+        `correction` what is added to the positions and velocities at the end of the frame.
         """
         control = self.task.control(action if sent is None else sent, before.now, before.memory)
         if self._torques and (control.target is not None or control.torque is None):  # controllers act once a frame
             control = Control.make_unchecked(torque=frame_torque(self.dynamics.spec, before.state, control))
         advance = self.dynamics.step if tracked else self.dynamics.step_
         carry, step = advance(before.carry, before.state, control)
+        if correction is not None:
+            state = replace(step.state, q=step.state.q + correction.q, qd=step.state.qd + correction.qd)
+            step = replace(step, state=state)
         torque = control.torque if self._torques else None
         now = self.quantities(step.state, step, torque)
         memory = self.task.advance(before.memory, now if now.judged is None else now.judged, action, generator)

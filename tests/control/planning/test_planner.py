@@ -258,6 +258,22 @@ def test_the_first_decision_knows_that_nothing_acts_before_it():
     assert acted == [0.0, 0.0, 1.0, 1.0]
 
 
+def test_an_error_of_the_model_that_lasts_is_planned_for():
+    def distance(correction: float) -> float:
+        planner = Planner(Smooth(), Hold(), "gradient", horizon=8, correction=correction)
+        state = still(0.5, -0.5)
+        for _ in range(40):
+            force = planner.act(state).torque
+            assert force is not None
+            qd = state.qd + DT * (force - 1.5)  # of a wind that the model does not know
+            state = State(state.q + DT * qd, qd)
+        return float(state.q.abs().max())
+
+    assert distance(0.3) < 0.3 * distance(0.0)
+    with pytest.raises(ValueError, match="correction is 2; valid: from 0 to 1"):
+        PlannerSettings(correction=2)
+
+
 def test_a_known_delay_is_planned_for():
     """Two frames late, the planner brakes in time; one that does not know of it swings."""
     off = {}

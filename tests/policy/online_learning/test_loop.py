@@ -146,6 +146,22 @@ def test_a_copy_that_knows_the_policies_of_the_logs_judges(whole):
     assert "calibrated" not in record  # policies do not learn in it
 
 
+def test_policies_train_in_a_model_that_has_learned_from_roll_outs_of_earlier_ones(whole, tmp_path):
+    finished, _, _ = whole
+    chosen = settings(finished.parent, closed_loop="train")
+    result = online(TASK, tmp_path / "out", settings=chosen, data=[str(finished / "random.h5")])
+    model, measured = result.rounds[1].model, result.rounds[1].measured
+    assert model is not None
+    assert measured is not None
+    assert model.calibrated is UNSET
+    assert measured.uncalibrated is UNSET
+    metrics = read_metrics(Path(model.run))
+    assert metrics[-1]["step"] == 40  # in the steps of the windows
+    assert any((line.get("policy_rollouts") or 0.0) > 0 for line in metrics)
+    with pytest.raises(InputError, match="--closed-loop train is for --kind neural"):
+        online(TASK, tmp_path / "hybrid", kind="hybrid", settings=chosen)
+
+
 KILLS = [("_fit", True), ("_train", False), ("_train", True), ("_log", True), ("_measure", False)]
 """Steps of a round, and whether each is done, but not yet recorded, when it is killed."""
 

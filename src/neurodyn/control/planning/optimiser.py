@@ -55,6 +55,7 @@ class Imagination:
         *,
         pending: Tensor | None = None,
         value: Value | None = None,
+        correction: State | None = None,
         spent: PlanningCost | None = None,
     ) -> None:
         """Prepare the worlds.
@@ -67,8 +68,10 @@ class Imagination:
             generator: Random generator of the task.
             pending: Delayed actions that act first in any plan, shape [worlds, frames, actions]; None for none.
             value: A critic; None for none.
+            correction: What is added to each predicted state of the worlds; None for nothing.
             spent: Accumulated cost.
         """
+        self._correction = correction
         self.frames, self._context, self._memory, self._settings = frames, context, memory, settings
         self.generator, self._pending, self.value = generator, pending, value
         self.spent = PlanningCost() if spent is None else spent
@@ -98,7 +101,8 @@ class Imagination:
             of_mean=True,
         )  # fmt: skip
         pending = None if self._pending is None else self._pending[rows]
-        return Roll(self, moment, pending, tracked=tracked)
+        correction = None if self._correction is None else self._correction.rows(rows)
+        return Roll(self, moment, pending, correction, tracked=tracked)
 
     def returns(self, plans: Tensor, *, tracked: bool = False) -> Tensor:
         """Return the returns of plans, shape [worlds, candidates].
@@ -127,9 +131,11 @@ class Roll:
     """
 
     def __init__(
-        self, imagination: Imagination, worlds_state: WorldsState, pending: Tensor | None, *, tracked: bool
-    ) -> None:
+        self, imagination: Imagination, worlds_state: WorldsState, pending: Tensor | None, correction: State | None, *,
+        tracked: bool,
+    ) -> None:  # fmt: skip
         """Start at a moment."""
+        self._correction = correction
         self._imagination, self.worlds_state, self._pending, self._tracked = imagination, worlds_state, pending, tracked
         self._first = worlds_state.state
         self.alive = torch.ones(len(worlds_state.state.q), dtype=torch.bool, device=worlds_state.state.q.device)
@@ -142,10 +148,12 @@ class Roll:
 
     def step(self, action: Tensor) -> Tensor:
         """Act for one frame; return its contribution to the return of each row, shape [rows]."""
-        imagination, action = self._imagination, self.acting(action)
-        after, step, end = imagination.frames.frame(
-            self.worlds_state, action, imagination.generator, tracked=self._tracked
+        imagination, before = self._imagination, self.worlds_state
+        action = self.acting(action).clamp(-imagination.limit, imagination.limit)
+        after, step = imagination.frames.advance(
+            before, action, imagination.generator, tracked=self._tracked, correction=self._correction
         )
+        end = judge(imagination.frames.task, imagination.frames.bounds, step, after.now, before.memory, action)
         gain = self._contributions(self._penalise(step, end)[None], end.failed[None], after)[0]
         # Ended candidates stay at their start: their values no longer count, but must stay finite.
         self.worlds_state = replace(after, state=after.state.where(self.alive, self._first))
@@ -164,7 +172,9 @@ class Roll:
         ]
         for action in acted:
             before.append(self.worlds_state.memory)
-            self.worlds_state, step = imagination.frames.advance(self.worlds_state, action, imagination.generator)
+            self.worlds_state, step = imagination.frames.advance(
+                self.worlds_state, action, imagination.generator, correction=self._correction
+            )
             after.append((step, self.worlds_state.now))
         steps, now = Step.concatenate([step for step, _ in after]), Quantities.concatenate([now for _, now in after])
         end = judge(

@@ -23,6 +23,7 @@ from neurodyn.core.registry import Registry
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.batch import Control, Environment, State, Window, device_generator
 from neurodyn.dynamics.control import frame_torque
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.tasks import Memory, Task
@@ -151,6 +152,11 @@ class Planner:
         if delay < 0 or delay >= self.settings.horizon:
             raise InputError(f"delay is {delay} frames; valid: 0 to {self.settings.horizon - 1}, less than the horizon")
         require_fit(self.task, model, self.settings.penalty)
+        if self.settings.correction and not all(joint.scalar for joint in model.spec.joints):
+            raise InputError(
+                f"correction is {self.settings.correction:g}, but {model.spec.robot!r} has joints without a single "
+                "position; valid here: 0"
+            )
         device = torch.device(model.device)
         self._generator = device_generator(device, derive_seed(self.settings.seed, "planner", planner))
         self._optimiser = kind(self.settings, self._generator)
@@ -169,6 +175,8 @@ class Planner:
         self._memory: Memory | None = None
         self._history = History(self.model.spec.context)
         self._torque: Tensor | None = None
+        self._expected: State | None = None
+        self._error: State | None = None
 
     @torch.no_grad()
     def act(self, state: State, memory: Memory | None = None) -> Control:
@@ -180,6 +188,7 @@ class Planner:
                 draws (`command` replaces them).
         """
         self._history.add(state, self._torque)
+        self._learn_error(state)
         torques = self.model.spec.control_kind == "torque"
         before = self._torque if torques and self._torque is not None else self._frames.no_torque(state)
         now = self._frames.quantities(state, None, before)
@@ -195,7 +204,8 @@ class Planner:
         for rows, context, first in self._history.groups():
             imagined = Imagination(
                 self._frames, context, self._memory.rows(rows), self.settings, self._generator,
-                pending=None if self._pending is None else self._pending[rows], value=self._value, spent=self.spent,
+                pending=None if self._pending is None else self._pending[rows], value=self._value,
+                correction=None if self._error is None else self._error.rows(rows), spent=self.spent,
             )  # fmt: skip
             better[rows] = self._optimiser.improve(imagined, plan[rows], first=first)
         finite = better.isfinite().flatten(1).all(1)
@@ -206,6 +216,8 @@ class Planner:
         if self._pending is not None:
             self.action = self._pending[:, 0]
             self._pending = torch.cat([self._pending[:, 1:], self.decided[:, None]], 1)
+        if self.settings.correction:
+            self._expected = self._next_state(state)
         control = self.task.control(self.action, now, self._memory)
         self._torque = frame_torque(self.model.spec, state, control) if torques else control.target
         return self.task.control(self.decided, now, self._memory)
@@ -232,6 +244,28 @@ class Planner:
         self._pending = _clear(self._pending, mask)
         self.decided, self.action = _clear(self.decided, mask), _clear(self.action, mask)
         self._history.restart(mask)
+
+    def _next_state(self, state: State) -> State:
+        """Return the states at the end of the current frame, as the model predicts them without correction."""
+        assert self._memory is not None
+        assert self.action is not None
+        q, qd = torch.empty_like(state.q), torch.empty_like(state.qd)
+        for rows, context, _ in self._history.groups():
+            begun = self._frames.begin(context, self._generator, memory=self._memory.rows(rows), of_mean=True)
+            after, _ = self._frames.advance(begun, self.action[rows], self._generator, tracked=True)
+            q[rows], qd[rows] = after.state.q, after.state.qd
+            self.spent.frames += len(rows)
+        return State.make_unchecked(q=q, qd=qd)
+
+    def _learn_error(self, state: State) -> None:
+        """Take the last frame's error into the running mean, which is 0 at the start of an episode."""
+        if self._expected is None:
+            return
+        share, first, expected = self.settings.correction, self._history.first[:, None], self._expected
+        errors = position_difference(self.model.spec, state.q, expected.q), state.qd - expected.qd
+        before = tuple(map(torch.zeros_like, errors)) if self._error is None else (self._error.q, self._error.qd)
+        q, qd = (torch.where(first, 0.0, old + share * (new - old)) for old, new in zip(before, errors, strict=True))
+        self._error = State.make_unchecked(q=q, qd=qd)
 
     def _own_memory(self, now: Quantities) -> Memory:
         """Return the planner's own task memory of worlds in `now`."""

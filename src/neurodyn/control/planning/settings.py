@@ -22,10 +22,14 @@ class PlannerSettings(Config, frozen=True):
     """Discount per frame."""
     penalty: float = 0.0
     """Weight of the model's epistemic uncertainty, in the unit of the task's `penalty_scale` (lambda)."""
+    correction: float = 0.0
+    """Share of the last error over one frame in the running mean that is added to each frame of the model,
+    so that a robot rests where it should in spite of the model; 0 for none."""
     seed: int = 0
     """Seed of all random numbers."""
 
     def __post_init__(self) -> None:
+        require(0 <= self.correction <= 1, "correction", self.correction, "from 0 to 1")
         require(self.horizon >= 2, "horizon", self.horizon, "at least 2 frames")
         require(0 < self.discount <= 1, "discount", self.discount, "above 0, at most 1")
         require_numbers(self)

@@ -108,6 +108,13 @@ class Settings(TrainingPlan, frozen=True, kw_only=True):
             raise InputError("all phases have policy_rollouts, and no policy of the data is known; valid: one without")
         return msgspec.structs.replace(self, phases=phases)
 
+    def with_rollouts_in_training(self) -> "Settings":
+        """Return the phases of windows, the last with policy roll-outs: those of the settings, or default ones."""
+        own = [phase.policy_rollouts for phase in self.phases if phase.policy_rollouts is not None]
+        *earlier, last = self.with_windows_alone().phases
+        last = msgspec.structs.replace(last, policy_rollouts=own[0] if own else PolicyRollouts())
+        return msgspec.structs.replace(self, phases=(*earlier, last))
+
     def with_rollouts_alone(self) -> "Settings | None":
         """Return the settings of the phases that have policy roll-outs; None without any.
 

@@ -158,6 +158,12 @@ class Refit(ABC):
         return False
 
 
+def _require_judge(settings: OnlineSettings, kind: str) -> None:
+    """Raise an InputError for roll-outs of policies in the training of a model that has none."""
+    if settings.closed_loop != "judge":
+        raise InputError(f"--closed-loop {settings.closed_loop} is for --kind neural; leave it out for --kind {kind}")
+
+
 class LearnedRefit(Refit):
     """Networks of a `kind`: trained on the first data, then fine-tuned on all data."""
 
@@ -179,11 +185,16 @@ class LearnedRefit(Refit):
                 resume=fit.resume, progress=fit.progress,
             )  # fmt: skip
         else:  # even a model that validation finds no better has data where the policy was
+            size, actors = self.refinement(fit)
             finetune(
-                fit.previous, fit.data, fit.out, size=settings.finetune or _FINETUNE, minutes=settings.model_minutes,
-                seed=settings.seed, shares=fit.shares, device=fit.device, keep="last", resume=fit.resume,
-                progress=fit.progress,
+                fit.previous, fit.data, fit.out, size=size, minutes=settings.model_minutes, seed=settings.seed,
+                shares=fit.shares, device=fit.device, keep="last", resume=fit.resume, progress=fit.progress,
+                actors=actors,
             )  # fmt: skip
+
+    def refinement(self, fit: Fit) -> tuple[str | Settings, tuple[LoggedActor, ...]]:
+        """Return the settings of a fine-tuning, and the logged policies that take part in it."""
+        return fit.settings.finetune or _FINETUNE, ()
 
 
 class NeuralRefit(LearnedRefit):
@@ -224,18 +235,30 @@ class NeuralRefit(LearnedRefit):
         )  # fmt: skip
         return generated.simulated
 
+    def refinement(self, fit: Fit) -> tuple[str | Settings, tuple[LoggedActor, ...]]:
+        """Return the settings of a fine-tuning; with the logged policies, if the model learns from their roll-outs."""
+        if fit.settings.closed_loop != "train" or not fit.policies:
+            return super().refinement(fit)
+        return self._later(fit.task, fit.settings).with_rollouts_in_training(), _actors(fit)
+
     def calibrate(self, fit: Fit) -> bool:
         """Calibrate by roll-outs of the logged policies, if there are any and the settings ask for it."""
+        if fit.settings.closed_loop == "train":
+            return False
         settings = self._later(fit.task, fit.settings)
         settings = with_budget(settings, fit.settings.model_minutes, None, fit.settings.seed).with_rollouts_alone()
         if settings is None or not fit.policies or fit.previous is None:
             return False
-        actors = tuple(logged_actor(fit.tasks.get(log, fit.task), log, one) for log, one in fit.policies.items())
         finetune(
             fit.previous, fit.data, fit.out, size=settings, shares=fit.shares, device=fit.device, keep="last",
-            resume=fit.resume, progress=fit.progress, actors=actors,
+            resume=fit.resume, progress=fit.progress, actors=_actors(fit),
         )  # fmt: skip
         return True
+
+
+def _actors(fit: Fit) -> tuple[LoggedActor, ...]:
+    """Return the policies of all logs, each in its own task."""
+    return tuple(logged_actor(fit.tasks.get(log, fit.task), log, one) for log, one in fit.policies.items())
 
 
 class WorldModelRefit(LearnedRefit):
@@ -246,6 +269,7 @@ class WorldModelRefit(LearnedRefit):
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
         """Raise an InputError for a new model without data, and for parameters."""
+        _require_judge(settings, self.kind)
         super().require(task, settings, new=new, data=data)
         robot = task.declaration()
         first = load_world_settings(robot, settings.size or _SIZE)
@@ -272,6 +296,7 @@ class HybridRefit(Refit):
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
         """Raise an InputError for a new model without free quantities, for unknown quantities, and for members."""
+        _require_judge(settings, "hybrid")
         if settings.members is not None:
             raise InputError("--members is for --kind neural and world-model; leave it out for --kind hybrid")
         if new and not settings.parameters:
@@ -323,6 +348,7 @@ class AdaptRefit(Refit):
 
     def require(self, task: Task, settings: OnlineSettings, *, new: bool, data: bool) -> None:
         """Raise an InputError for a new model without data, and for settings that an adaptation chooses itself."""
+        _require_judge(settings, "hybrid")
         for name in ("parameters", "members", "model_minutes", "finetune"):
             if getattr(settings, name):
                 raise InputError(

@@ -140,8 +140,8 @@ class RoundInProgress:
                 artifacts.write_json(self.folder / _FILE, self.round.plain())
         return self.round
 
-    def _stage(self, step: str) -> Progress | None:
-        task = f" of {self.problem.task.name}" if self.known.others else ""
+    def _stage(self, step: str, *, shared: bool = False) -> Progress | None:
+        task = f" of {self.problem.task.name}" if self.known.others and not shared else ""
         return None if self._stages is None else self._stages(f"round {self.number}{task}, {step}")
 
     def _fit(self) -> FittedModel:
@@ -157,13 +157,14 @@ class RoundInProgress:
         run, began = self.folder / "model-run", time.process_time()
         fit = Fit(
             problem.task, problem.settings, run, known.data, self._shares, previous,
-            _was_started(run), problem.device, self._stage("model"), known.policies,
+            _was_started(run), problem.device, self._stage("model", shared=True), known.policies,
             known.tasks,
         )  # fmt: skip
         problem.refit.fit(fit)
         copy = self.folder / "calibrated-run"
+        stage = self._stage("calibration", shared=True)
         calibrated = problem.refit.calibrate(
-            replace(fit, out=copy, previous=str(run), resume=_was_started(copy), progress=self._stage("calibration"))
+            replace(fit, out=copy, previous=str(run), resume=_was_started(copy), progress=stage)
         )
         return FittedModel(
             run=str(run), cpu_seconds=time.process_time() - began, calibrated=str(copy) if calibrated else UNSET,

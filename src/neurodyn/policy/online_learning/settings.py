@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the online loop."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -64,6 +64,9 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     """Networks of a new neural or world model, whose disagreement estimates its uncertainty."""
     model_minutes: float | None = None
     """Time budget of each fit [min]; by default that of its settings."""
+    closed_loop: Literal["judge", "train"] = "judge"
+    """What learns from roll-outs of the logged policies in a neural model (`policy_rollouts` of its settings): judge, a
+    copy that judges policies; train, the model in which policies train."""
     parameters: tuple[str, ...] = ()
     """Quantities of a hybrid model to identify, as in `identify`; NAME=START:LOWER:UPPER."""
     seed: int = 0
