@@ -37,6 +37,7 @@ def test_a_summary_is_the_mean_over_frames_up_to_the_horizon_and_over_worlds(car
     assert found["joints"] == pytest.approx({"hinge": joint})
     assert found["joint_rad_percentiles"] == pytest.approx({"10": 0.03 + 0.012, "50": 0.09, "90": 0.15 - 0.012})
     assert "base_orientation_rad_percentiles" not in found
+    assert found["at"] == pytest.approx({"base_position_m": (0.04 + 0.16) / 2, "joint_rad": (0.05 + 0.17) / 2})
 
 
 def test_no_world_has_no_error_instead_of_a_good_one(cartpole: Robot):

@@ -52,7 +52,17 @@ def test_a_run_and_a_network_start_where_the_model_does(trained_run: Path, plant
     assert 0.0 < found.beside["gru"]["10"].means["joint_rad"] != found.by_horizon["10"].means["joint_rad"]
     assert found.context_frames == 16  # what the network reads before a start
     (table,) = beside_others(found)
-    assert table.head[-3:] == [str(trained_run), "gru", "Better"]
+    assert table.head[1:] == [
+        "Model",
+        "Persistence",
+        "Constant velocity",
+        "Declared simulator",
+        str(trained_run),
+        "gru",
+        "Better",
+    ]
+    assert [row[0].split(",")[0] for row in table.rows[-4:]] == ["Base position"] * 2 + ["Joint angle"] * 2
+    assert [row[0].split()[2] for row in table.rows[-4:]] == ["up", "at"] * 2
     assert ", of gru " in evaluation_sentences(found)[-1]
 
 

@@ -139,20 +139,22 @@ def _baselines(comparison: RolloutComparison, dt: float) -> Rivals:
 
 def _beside_others(result: LogEvaluation, summaries: Mapping[str, ErrorSummary]) -> Iterator[Rivals]:
     if result.declared is not UNSET:
-        yield _beside(summaries, {DECLARED: result.declared}, result.about.dt)
+        yield _beside(summaries, {DECLARED: result.declared}, result.about.dt, at=True)
     if result.beside is not UNSET:
-        yield _beside(summaries, result.beside, result.about.dt)
+        yield _beside(summaries, result.beside, result.about.dt, at=True)
 
 
 def _beside(
-    summaries: Mapping[str, ErrorSummary], others: Mapping[str, Mapping[str, ErrorSummary]], dt: float
-) -> Rivals:
-    """Return the errors up to the horizons that all have, in the metrics that apply to the robot."""
+    summaries: Mapping[str, ErrorSummary], others: Mapping[str, Mapping[str, ErrorSummary]], dt: float, *,
+    at: bool = False,
+) -> Rivals:  # fmt: skip
+    """Return the errors up to, or with `at` at the horizons that all have, in the metrics that apply to the robot."""
     horizons = sorted((h for h in summaries if all(h in table for table in others.values())), key=int)
     metrics = {METRICS[name].title.lower(): name for name in summaries[horizons[0]].percentiles}
 
     def errors(table: Mapping[str, ErrorSummary]) -> Errors:
-        return {title: [table[h].means[name] for h in horizons] for title, name in metrics.items()}
+        shown = [own if at and (own := table[h].at) is not UNSET else table[h].means for h in horizons]
+        return {title: [one[name] for one in shown] for title, name in metrics.items()}
 
     return Rivals(
         [int(h) * dt for h in horizons], errors(summaries), {name: errors(one) for name, one in others.items()}

@@ -106,6 +106,7 @@ def beside_log(
         summary=by_horizon[str(frames)],
         by_horizon=by_horizon,
         finite_fraction=compared.finite_fraction,
+        baselines={name: summaries(one, marks) for name, one in paths.items() if name != "model"},
         at_horizon={"all": section(torch.ones_like(finite)), "moving": section(moving)},
         groups={name: section(rows) for name, rows in groups_of(starts, store).items()},
         q_names=list(error_names(robot.spec)),

@@ -59,7 +59,7 @@ def summarise(compared: RolloutErrors, horizon: int, rows: Tensor | None = None)
 
 
 def summaries(compared: RolloutErrors, horizons: Sequence[int], rows: Tensor | None = None) -> dict[str, ErrorSummary]:
-    """Return mean errors up to each horizon over the roll-outs `rows` (None: all finite ones)."""
+    """Return mean errors up to each horizon, and at it, over the roll-outs `rows` (None: all finite ones)."""
     rows = compared.finite if rows is None else rows
     by_metric = {name: errors[rows] for name, errors in errors_by_metric(compared).items()}
     joints, errors = compared.groups.joints(), compared.errors[rows]
@@ -69,13 +69,15 @@ def summaries(compared: RolloutErrors, horizons: Sequence[int], rows: Tensor | N
 def _summary(by_metric: dict[str, Tensor], positions: Tensor, columns: dict[str, int], horizon: int) -> ErrorSummary:
     means: dict[str, float | None] = dict.fromkeys(("base_position_m", "base_orientation_rad"), 0.0)
     spread: dict[str, Percentiles] = {}
+    at: dict[str, float | None] = {}
     for name, errors in by_metric.items():
         by_world = errors[:, :horizon].double().mean((1, 2))
         means[name] = float(by_world.mean()) if len(by_world) else None
         spread[name] = percentiles(by_world)
+        at[name] = float(errors[:, horizon - 1].double().mean()) if len(by_world) else None
     single = positions[:, :horizon].double().mean((0, 1)).tolist() if len(positions) else None
     joints: dict[str, float | None] = {name: None if single is None else single[i] for name, i in columns.items()}
-    return ErrorSummary(means=means, percentiles=spread, joints=joints)
+    return ErrorSummary(means=means, percentiles=spread, joints=joints, at=at)
 
 
 def error_curves(compared: RolloutErrors) -> ErrorCurves:

@@ -64,7 +64,8 @@ class About(Result, frozen=True):
 class ErrorSummary(Result, frozen=True):
     """Mean errors over all frames up to a horizon and over all roll-outs.
 
-    `means` by metric are None if no roll-out is finite, and 0 for base metrics of a robot with a fixed base.
+    `means` by metric are None if no roll-out is finite, and 0 for base metrics of a robot with a fixed base. `at` are
+    those at the horizon itself, of the metrics that apply to the robot.
     `percentiles` ("10", "50", "90") over the roll-outs exist for the metrics that apply to the robot.
     """
 
@@ -73,6 +74,7 @@ class ErrorSummary(Result, frozen=True):
     means: dict[str, float | None]
     percentiles: dict[str, Percentiles] = msgspec.field(default_factory=dict)
     joints: dict[str, float | None] | UnsetType = UNSET
+    at: dict[str, float | None] | UnsetType = UNSET
 
     def plain(self) -> dict[str, Any]:
         """Return the means, with "METRIC_percentiles" beside them."""
@@ -361,13 +363,15 @@ class Logged(LogEvaluation, frozen=True):
     """A model against the log of a fixed-base robot.
 
     `by_horizon` holds means up to a horizon, `at_horizon` errors at the horizon itself: over "all" starts, and over
-    "moving" windows, with a mean joint speed above `moving_above` [rad/s or m/s].
+    "moving" windows, with a mean joint speed above `moving_above` [rad/s or m/s]. `baselines` has those of persistence
+    and constant velocity as `by_horizon` has the model's.
     """
 
     moving_above: float
     summary: ErrorSummary
     by_horizon: dict[str, ErrorSummary]
     finite_fraction: float
+    baselines: dict[str, dict[str, ErrorSummary]]
     at_horizon: dict[str, LogSection]
     groups: dict[str, LogSection]
     q_names: list[str]

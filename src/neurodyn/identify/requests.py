@@ -127,7 +127,7 @@ class NextMotionRequest(Config, frozen=True, kw_only=False):
     seconds: float | None = None
     """Longest motion [s]; by default that of the run's settings."""
     candidates: int | None = None
-    """Number of random motions to compare; by default that of the run's settings."""
+    """Number of random motions to compare; by default that of the run's settings, or 12 if that is 0."""
     limits: Annotated["MotionLimitSettings | str | Path | None", Flag(Path | None)] = None
     """File with limits (position, speed, acceleration, torque, floor ...), or the limits; by default the run's."""
     seed: int | None = None

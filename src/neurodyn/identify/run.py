@@ -172,12 +172,15 @@ def next_motion(request: NextMotionRequest) -> NextMotion:
         InputError: The folder is no finished run of `adapt`, its logs are missing or others, or a limit is invalid.
     """
     run = run_folder(request.run)
+    if request.candidates is not None and request.candidates < 1:
+        raise InputError(f"--candidates is {request.candidates}; valid: at least 1")
+    problem, settings, figures = open_adaptation(run)
+    candidates = request.candidates or settings.proposals or AdaptationSettings().proposals
     changes = {
-        "proposal_seconds": request.seconds, "proposals": request.candidates, "seed": request.seed,
+        "proposal_seconds": request.seconds, "proposals": candidates, "seed": request.seed,
         "limits": read_config(Path(request.limits), MotionLimitSettings) if isinstance(request.limits, str | Path)
         else request.limits, "threads": request.threads,
     }  # fmt: skip
-    problem, settings, figures = open_adaptation(run)
     if (base := problem.store.header.base) != "measured":
         raise InputError(
             f"{run}: motions are designed where states are measured, and the base of its log is {base}; valid: a log "

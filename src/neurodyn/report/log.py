@@ -45,22 +45,38 @@ def at_horizons(result: Logged) -> list[Table]:
 
 
 def beside_others(result: Logged | Tossed) -> list[Table]:
-    """Return errors of the model, the declared simulator and other models on the log, from the same starts."""
+    """Return errors of model, baselines, declared simulator and other models from the same starts.
+
+    Each horizon has two rows, of the mean up to it and of the error at it, by metric: lengths apart from angles.
+    """
     others = {} if result.declared is UNSET else {DECLARED_SIMULATOR: result.declared}
     others |= {} if result.beside is UNSET else result.beside
     if not others:
         return []
-    by_horizon, rows = result.by_horizon if isinstance(result, Logged) else result.comparison.by_horizon, []
+    mine, own = (
+        (result.by_horizon, result.baselines)
+        if isinstance(result, Logged)
+        else (result.comparison.by_horizon, result.comparison.baselines)
+    )
+    others = {**dict(zip(baseline_titles(), own.values(), strict=True)), **others}
+    rows = []
     for horizon in next(iter(others.values())):
-        for name, metric in shown_metrics(by_horizon[horizon]).items():
-            model, *theirs = (table[horizon].means[name] for table in (by_horizon, *others.values()))
-            least = min((one for one in theirs if one is not None), default=None)
-            better = MISSING if model is None or least is None else times(least / max(model, 1e-12))
-            label = f"{metric.title}, {int(horizon):,} frames ({span(int(horizon) * result.about.dt)})"
-            rows.append([label, *(quantity(one, metric.unit) for one in (model, *theirs)), better])
-    head = ["Mean up to a horizon", "Model", *others, "Better"]
+        summaries = [table[horizon] for table in (mine, *others.values())]
+        for name, metric in shown_metrics(mine[horizon]).items():
+            label = f"{metric.title}, {{}} {int(horizon):,} frames ({span(int(horizon) * result.about.dt)})"
+            means, at = [one.means[name] for one in summaries], [one.at[name] for one in summaries if one.at]
+            rows += [_beside(label.format("up to"), means, metric.unit), _beside(label.format("at"), at, metric.unit)]
+    head = ["Error", "Model", *others, "Better"]
     what = "other models" if result.beside is not UNSET else "the declared simulator"
     return [Table(f"Held-out log ({result.split}), beside {what}", head, rows, strong=1)]
+
+
+def _beside(label: str, errors: Sequence[float | None], unit: str) -> list[str]:
+    """Return a row of the errors of a model and others, and how many times better than the best of these it is."""
+    model, *theirs = errors
+    least = min((one for one in theirs if one is not None), default=None)
+    better = MISSING if model is None or least is None else times(least / max(model, 1e-12))
+    return [label, *(quantity(one, unit) for one in errors), better]
 
 
 def by_joint(result: Logged) -> list[Table]:

@@ -6,7 +6,8 @@ import pytest
 
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split
-from neurodyn.data.readers import read_logs
+from neurodyn.data.readers import npz, read_logs
+from neurodyn.data.readers.draft import draft_map
 from neurodyn.data.store import Store
 
 from .conftest import SPEC, npz_arrays, npz_map, smooth_motion
@@ -134,3 +135,14 @@ def test_velocities_from_the_past_need_no_logged_ones(npz_file):
         read(npz_file, velocity="past")
     store = read(npz_file, qd="differentiate", velocity="past")
     assert np.allclose(store.episode(0)[1][3:], smooth_motion(0.02 * np.arange(101))[1][3:], atol=5e-3)
+
+
+def test_runs_of_an_archive_are_drafted(tmp_path):
+    arrays = npz_arrays()
+    np.savez(tmp_path / "log.npz", **arrays, order=np.arange(3)[::-1])
+    source = npz.NpzSource(tmp_path / "log.npz", None)
+    assert source.runs() == {"episodes": "offsets", "run_names": "run_name", "split": "split"}
+    drafted = draft_map(source, "npz", source.topics(), SPEC).tree
+    assert drafted | source.runs() == drafted
+    np.savez(tmp_path / "one.npz", **{**arrays, "offsets": np.array([0, 100, 101, 302])})  # not as many rows
+    assert npz.NpzSource(tmp_path / "one.npz", None).runs() == {}

@@ -242,6 +242,7 @@ def draft_map(
     stamp = source.stamp()
     if stamp is not None:
         draft.tree["time"] = stamp
+    draft.tree |= source.runs()
     joints = [joint.name for joint in spec.joints if joint.scalar] if spec is not None else None
     floating = [joint for joint in spec.joints if not joint.scalar] if spec is not None else []
     for joint in floating:

@@ -168,6 +168,25 @@ class NpzSource(Source):
         most = max((shape[0] for shape in shapes.values() if shape), default=0)
         return usual_stamp([name for name, shape in shapes.items() if shape == (most,)])
 
+    def runs(self) -> dict[str, str]:
+        """Return an array of integers that rise from 0 to the number of rows, and what has an entry for each run."""
+        short = {name: self._arrays.shape(name)[0] for name in self._arrays.names if len(self._arrays.shape(name)) == 1}
+        rows = max((self._arrays.shape(name)[0] for name in self._arrays.names if self._arrays.shape(name)), default=0)
+
+        def cuts(name: str) -> bool:
+            if self._arrays.dtype(name).kind not in "iu" or not 2 < short[name] < rows:
+                return False
+            offsets = self._arrays.array(name).astype(np.int64)
+            return offsets[0] == 0 and offsets[-1] == rows and bool((np.diff(offsets) > 0).all())
+
+        episodes = next(filter(cuts, short), None)
+        if episodes is None:
+            return {}
+        each = [name for name, count in short.items() if count == short[episodes] - 1]
+        names = next((name for name in each if self._arrays.dtype(name).kind == "U" and "name" in name.lower()), None)
+        found = {"episodes": episodes, "run_names": names, "split": "split" if "split" in each else None}
+        return {key: name for key, name in found.items() if name is not None}
+
     def parts(self, names: Sequence[str]) -> Iterator[LogPart]:
         """Yield the rows in parts of bounded size, whole runs where possible."""
         rows = self._rows(self._stamp or self._map.coordinates[0].columns[0] or names[0])

@@ -95,6 +95,10 @@ class Source(ABC):
         """Return the column of time stamps; None for formats with built-in clocks, or if there is none."""
         return None
 
+    def runs(self) -> dict[str, str]:
+        """Return the keys of a column map that say where runs begin, how they are called and split, if the log does."""
+        return {}
+
     def seconds(self, stamps: np.ndarray, name: str, first: int, unit: str) -> np.ndarray:
         """Return the time stamps of rows from `first` on in seconds, or raise an InputError if one is not finite."""
         bad = ~np.isfinite(stamps)
