@@ -97,7 +97,7 @@ def with_lag(
             drives |= {name: robot.drives[name]} if name in robot.drives else {}
             continue
         drive = robot.drives.get(name, Drive())
-        if drive.constrains:
+        if drive.constrains or drive.is_outside_force:
             drives[name] = drive
             continue
         lags = servos or DRIVE_KINDS[drive.kind].damping is None or drive.pushes

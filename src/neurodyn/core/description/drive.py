@@ -271,6 +271,14 @@ class Drive(Config, frozen=True):
         return self.prescribes_motion or self.pivot is not UNSET
 
     @property
+    def is_outside_force(self) -> bool:
+        """Whether its command is itself a force or moment in axes of the world, as a push that a log holds."""
+        if self.between is UNSET or self.between.reference:
+            return False
+        law = self.kp, self.kd, self.per_position, self.per_velocity, self.offset
+        return self.kind == "affine" and self.per_command == 1.0 and not any(one for one in law if one is not UNSET)
+
+    @property
     def elastic(self) -> bool:
         """Whether there is a spring between motor and joint."""
         return self.stiffness is not None

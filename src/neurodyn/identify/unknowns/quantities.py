@@ -205,11 +205,12 @@ def default_coordinates(
     """Return the default set for a robot with drives, as far as the mechanism has these quantities.
 
     Masses by limb; centres and inertias of a free body without joints, whose drag counts too, and of robots without
-    motors, with their lengths; a payload of a floating base, or of the link of a joint `carrier`; friction, damping,
-    armature and limits of each joint; gain, lag and encoder offset of each motor, and stiffness and damping of its
-    controller; one delay, and one lag of all servos; friction and softness of the floor. Static friction of motors in
-    excess of the dry one is excluded: a fit finds some even if there is none (3 N m in the worn ant), and it reduces no
-    held-out error, neither of that ant at 60 Hz nor of a Go2 at 200 Hz.
+    motors, with their lengths; a payload of a floating base, or of the link of a joint `carrier`; friction,
+    damping, armature and limits of each joint; gain, lag and encoder offset of each motor, and stiffness and
+    damping of its controller; one delay, and one lag of all servos; friction and softness of the floor. Outside
+    forces that a log holds are known. Static friction of motors in excess of the dry one is excluded: a fit finds
+    some even if there is none (3 N m in the worn ant), and it reduces no held-out error, neither of that ant at 60
+    Hz nor of a Go2 at 200 Hz.
     """
     round_numbers = {link.joint.name for link in mechanism.links if _is_round(link.mass)}
     coordinates = [
@@ -428,6 +429,8 @@ def effort(robot: Robot, mechanism: Mechanism, index: int) -> float:
 def _drive_coordinates(robot: Robot, declared: Mapping[str, float]) -> list[Coordinate]:
     coordinates, delayed, lagging, spare = [], [], [], {}
     for name in robot.actuated:
+        if name in robot.drives and robot.drives[name].is_outside_force:
+            continue
         begin = f"actuator.{name}"
         if name in robot.drives and robot.drives[name].lags_command:
             lagging.append(f"{begin}.lag")
