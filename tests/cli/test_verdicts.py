@@ -6,9 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from neurodyn.cli.terminal.console import report_training
+from neurodyn.cli.terminal.console import print_verdict, report_training
 from neurodyn.cli.train import adapt
 from neurodyn.core.errors import InputError
+from neurodyn.core.verdict import Finding, combine_verdicts
 from neurodyn.identify.result import IdentificationFigures
 from neurodyn.learn.plan import TrainState
 
@@ -22,6 +23,21 @@ def test_what_fails_is_an_error_and_nothing_is_said_to_come_next(capsys):
 def test_the_verdict_is_the_last_line(capsys):
     report_training(Path("run"), TrainState(step=7, verdict="warning: only 7 steps; give more"))
     assert capsys.readouterr().out.splitlines()[-1] == "verdict: warning: only 7 steps; give more"
+
+
+def test_each_finding_of_a_verdict_begins_a_line_and_fits_the_screen(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    findings = [Finding(name, "warning", f"{name} is {'very ' * 12}odd", "mend it; or not") for name in "abcde"]
+    print_verdict(combine_verdicts(findings))
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    begun = [line for line in lines if not line.startswith("    ")]
+    assert [line[:20].strip() for line in begun] == [
+        "verdict: warning: a",
+        "warning: b is very",
+        "warning: c is very",
+        "and 2 more",
+    ]
 
 
 @pytest.mark.parametrize("starved", [True, False])

@@ -70,6 +70,19 @@ def test_a_spring_between_motor_and_link_is_found_in_its_joint(declaration: Path
     assert float(space.value("actuator.elbow.stiffness", x)) == pytest.approx(stiffness, rel=0.3)
 
 
+def test_a_spring_beside_a_drive_is_found_in_its_joint(declaration: Path):
+    stiffness, rest = 15.0, -0.4
+
+    def pull(spec: mujoco.MjSpec) -> None:
+        spec.joint("elbow").stiffness[0], spec.joint("elbow").springref = stiffness, rest
+
+    search = faulty_arm.searched(declaration, faulty_arm.log(declaration.parent, pull, episodes=5, frames=200))
+    assert [(one.kind, one.place) for one in search.kept] == [("pull", "elbow")], search.tried
+    space, x = search.fitting.space, search.fitting.x
+    assert float(space.value("elbow.stiffness", x)) == pytest.approx(stiffness, rel=0.3)
+    assert float(space.value("elbow.rest", x)) == pytest.approx(rest, abs=0.2)
+
+
 def test_a_base_that_stands_askew_tilts_gravity(tmp_path: Path):
     tilt, folder = 0.06, faulty_arm.declared(tmp_path, faulty_arm.TURNING)
     gravity = [9.81 * np.sin(tilt), 0.0, -9.81 * np.cos(tilt)]

@@ -137,6 +137,20 @@ def test_links_touch_each_other_and_the_floor(tmp_path: Path):
     assert hanging.floor is None  # it rests below its mounting
 
 
+def test_the_base_of_a_bolted_robot_may_touch_its_first_link(tmp_path: Path):
+    """MuJoCo looks for contacts of a base that does not move with the link that it carries."""
+    robot = declared(tmp_path / "robot", height=1.0)
+    stand = '<body name="stand"><geom type="cylinder" size=".05 .48" pos="0 0 .48"/>'
+    xml = (tmp_path / "robot" / "robot.xml").read_text()
+    xml = xml.replace("<worldbody>", f"<worldbody>{stand}").replace("</worldbody>", "</body></worldbody>")
+    (tmp_path / "robot" / "robot.xml").write_text(xml)
+    clearance = RobotClearance(robot, np.zeros(2))
+    assert clearance.floor == pytest.approx(0.0, abs=1e-9)
+    paths = torch.tensor([[[0.0, 0.0], [2.4, 0.0]], [[2.0, 2.2], [2.0, 2.2]]], dtype=torch.float64)
+    assert clearance.first_contact(paths[:1]) is None
+    assert clearance.first_contact(paths[1:]) == ("lower", "stand", 0)
+
+
 def test_a_robot_of_torques_follows_positions(tmp_path: Path):
     """Torques alone would drift; the file holds positions, and what torques to expect beside it."""
     robot = declared(tmp_path / "robot")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from neurodyn.cli.terminal.console import ProgressBar, locked_output, shell_word, write_result
+from neurodyn.cli.terminal.console import ProgressBar, locked_output, print_verdict, shell_word, write_result
 from neurodyn.cli.terminal.flags import Device, command
 from neurodyn.control.planning.settings import DEFAULT_PLANNER
 from neurodyn.core.artifacts import require_writable
@@ -149,7 +149,7 @@ def _plan(request: ControlRequest) -> None:
         print_tables(title, control_tables(result))
         write_result(result, request.json, request.out, lambda page: write_control_report(page, task, result, path))
     require_usable(str(result.verdict))
-    print(f"verdict: {result.verdict}")
+    print_verdict(result.verdict)
 
 
 def _warn_of_horizon(run: str, horizon: int) -> None:
@@ -189,7 +189,7 @@ def _walk(request: ControlRequest) -> None:
         print_tables(walk_headline(result), walk_tables(result))
         write_result(result, request.json, request.out, lambda page: write_walk_report(page, where, result, path))
     require_usable(str(result.verdict))
-    print(f"verdict: {result.verdict}")
+    print_verdict(result.verdict)
 
 
 def imitate(

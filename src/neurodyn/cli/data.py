@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from neurodyn.cli.terminal.console import ProgressBar, shell_word, write_figures
+from neurodyn.cli.terminal.console import ProgressBar, print_verdict, shell_word, write_figures
 from neurodyn.cli.terminal.flags import ClusterAddress, WorkerMemory, Workers, cluster_of, command, registry_name
 from neurodyn.core.artifacts import require_writable, write_text
 from neurodyn.core.config import with_changes
@@ -142,7 +142,7 @@ def import_(
     print_import(store, out)
     verdict = str(combine_verdicts(store.header.findings))
     require_usable(verdict, out)
-    print(f"verdict: {verdict}")
+    print_verdict(verdict)
 
 
 def _import_model(files: tuple[Path, ...], out: Path, robot: str | None, layout: str, statistics: Path | None) -> None:

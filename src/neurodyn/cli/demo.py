@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from neurodyn.cli.terminal.console import ProgressBar, shell_word
+from neurodyn.cli.terminal.console import ProgressBar, print_verdict, shell_word
 from neurodyn.core.artifacts import atomic_folder, resolve_run, write_json
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
@@ -219,7 +219,7 @@ def _close_gap(out: Path, seed: int, real: Beside[str], cores: int) -> None:
     print(f"report: {report}")
     if grade_of(result.verdict) != "fails":
         print(f"next: neurodyn policy play {shell_word(folder)} --on {shell_word(robot)}")
-    print(f"verdict: {result.verdict}")
+    print_verdict(result.verdict)
 
 
 ROBOT = "cartpole"
@@ -334,7 +334,7 @@ def show_world_model(out: Path, seed: int) -> None:
     print(f"report: {report}")
     if grade_of(result.verdict or "ok") != "fails":
         print(f"next: neurodyn policy train anymal-velocity --dynamics {shell_word(run)} --out policies/walk")
-    print(f"verdict: {result.verdict}")
+    print_verdict(result.verdict)
 
 
 TASK = "cartpole-swingup"
@@ -380,7 +380,7 @@ def show_policy(out: Path, seed: int) -> None:
     print(f"report: {report}")
     if grade_of(result.verdict) != "fails":
         print(f"next: neurodyn export {shell_word(folder)}")
-    print(f"verdict: {result.verdict}")
+    print_verdict(result.verdict)
 
 
 _PACKAGE = Path(__file__).resolve().parent.parent

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import UseAppendAction, arg
 
-from neurodyn.cli.terminal.console import ProgressBar, write_figures
+from neurodyn.cli.terminal.console import ProgressBar, print_verdict, write_figures
 from neurodyn.cli.terminal.flags import (
     Device,
     FormatFlag,
@@ -79,7 +79,7 @@ def evaluate(
         print(f"report: {written}")
     tables = [table.cells for table in evaluation_tables(result)]
     show_results(run, logger, tables=tables, summary={"verdict of evaluate": result.verdict})
-    print(f"verdict: {result.verdict}")
+    print_verdict(result.verdict)
 
 
 def _evaluate_states(request: EvaluationRequest, json: Path | None) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from tyro.conf import arg
 
-from neurodyn.cli.terminal.console import ProgressBar, shell_word, time_of, write_figures
+from neurodyn.cli.terminal.console import ProgressBar, print_verdict, shell_word, time_of, write_figures
 from neurodyn.cli.terminal.flags import (
     FormatFlag,
     GpuIds,
@@ -80,7 +80,7 @@ def train(request: TrainPolicyRequest, *, gpu_ids: GpuIds = ()) -> None:
         print(f"next: neurodyn policy distill {shell_word(out)} --out {shell_word(out)}-student")
     else:
         print(f"next: neurodyn policy evaluate {shell_word(out)} --dynamics analytic{beside_it}")
-    print(f"verdict: {end.verdict}")
+    print_verdict(end.verdict)
 
 
 @command(DistillPolicyRequest)
@@ -111,7 +111,7 @@ def distill(request: DistillPolicyRequest) -> None:
     drawn = " ".join(f"--randomise '{text}'" for text in job.settings.randomise)
     trained = f"{shell_word(out)} --dynamics {shell_word(job.training_dynamics.name)}"
     print(f"next: neurodyn policy evaluate {trained} {drawn}".rstrip())
-    print(f"verdict: {end.verdict}")
+    print_verdict(end.verdict)
 
 
 @command(PlayPolicyRequest)
@@ -173,7 +173,7 @@ def evaluate(request: EvaluatePolicyRequest, *, json: JsonFile = None, logger: R
         with ProgressBar("report"):
             written = write_policy_report(Path(policy), result, starts=request.starts, task=request.task)
         print(f"report: {written}")
-    print(f"verdict: {result.verdict}")
+    print_verdict(result.verdict)
 
 
 def import_(file: Path, /, *, task: str, out: Path, layout: str = "rsl-rl", activation: str = "elu") -> None:
@@ -293,13 +293,13 @@ def online(
     if isinstance(result, SharedResult):
         frames = f"{result.frames:,} {frames_of(settings.reference)}"
         print(f"{frames} of all tasks, {result.cpu_seconds:.0f} CPU-s; reports: {out / '*' / 'report.html'}")
-        print(f"verdict: {result.verdict}")
+        print_verdict(result.verdict)
         return
     frames = f"{result.frames:,} {frames_of(result.reference)}"
     print(f"{frames}, {result.cpu_seconds:.0f} CPU-s; report: {out / 'report.html'}")
     verb = f"evaluate {out / 'policy'} --dynamics" if request.robot is None else f"play {out / 'policy'} --on"
     print(f"next: neurodyn policy {verb} {shell_word(result.reference)}")
-    print(f"verdict: {result.verdict}")
+    print_verdict(result.verdict)
 
 
 class _Stages:

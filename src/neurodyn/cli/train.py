@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from neurodyn.cli.terminal.console import ProgressBar, report_training, shell_word, terminal, write_figures
+from neurodyn.cli.terminal.console import (
+    ProgressBar,
+    print_verdict,
+    report_training,
+    shell_word,
+    terminal,
+    write_figures,
+)
 from neurodyn.cli.terminal.flags import (
     ClusterAddress,
     GpuIds,
@@ -167,7 +174,7 @@ def identify(
     print(f"model: {out / 'model'}; report: {out / 'report.html'}")
     print_next(result, out)
     if result.verdict:
-        print(f"verdict: {result.verdict}")
+        print_verdict(result.verdict)
 
 
 def _drive_network(request: IdentifyRequest, out: Path, json: Path | None) -> None:
@@ -250,7 +257,7 @@ def _adapt(request: AdaptRequest, json: Path | None) -> None:
     if not isinstance(result, IdentifiedConditions):
         print_next(result.figures, out)
     require_usable(str(result.figures.verdict), out)
-    print(f"verdict: {result.figures.verdict}")
+    print_verdict(result.figures.verdict)
 
 
 MotionRobot = Annotated[str | None, arg(

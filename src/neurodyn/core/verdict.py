@@ -2,11 +2,13 @@
 """Verdicts on checks, trainings and policies: whether a result is usable, why not, and what to do.
 
 A check yields a finding: a grade with the measured reason and a next step. Findings combine to a verdict, written as
-"ok" or "GRADE: WHAT; ADVICE" in the last line of a command's output, in the report, and in JSON under `verdict`, with
-the findings that are not ok beside it under `findings`. A training whose verdict fails exits with code 2.
+"ok" or "GRADE: WHAT; ADVICE" in the report, in JSON under `verdict`, with the findings that are not ok beside it under
+`findings`, and at the end of a command's output, where each finding begins a line. A training whose verdict fails exits
+with code 2.
 """
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +90,15 @@ def require_usable(verdict: str, result: Path | None = None) -> None:
     """Raise an InputError if a written verdict fails; `result` is the path that the message names."""
     if grade_of(verdict) == "fails":
         raise InputError(f"{'' if result is None else f'{result}: '}verdict: {verdict}")
+
+
+_NEXT = re.compile(r"; (?=(?:warning|fails): |and \d+ more$)")
+"""Between two findings of a written verdict."""
+
+
+def parts_of(verdict: str) -> list[str]:
+    """Return the findings of a written verdict, in words, and last how many more there are."""
+    return _NEXT.split(verdict)
 
 
 def as_verdict(text: str) -> Verdict:

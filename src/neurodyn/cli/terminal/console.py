@@ -3,6 +3,7 @@
 
 import shlex
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from neurodyn.core.artifacts import require_writable, write_json
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import showing
-from neurodyn.core.verdict import require_usable
+from neurodyn.core.verdict import parts_of, require_usable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,6 +40,16 @@ def terminal(**options: Any) -> "Console":
             raise BrokenPipeError  # treated as a reader that has read enough
 
     return Terminal(markup=False, emoji=False, **options)
+
+
+def print_verdict(verdict: object) -> None:
+    """Print a verdict at the end of a command's output, as wide as the terminal, each finding from a new line."""
+    first, *others = parts_of(str(verdict))
+    for begin, text in (("verdict: ", first), *(("  ", text) for text in others)):
+        lines = textwrap.wrap(
+            begin + text, terminal().width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+        )
+        print("\n".join(lines))
 
 
 def shell_word(path: object) -> str:
@@ -94,7 +105,7 @@ def report_training(out: Path, end: "TrainState") -> None:
             "the training; more --minutes with --resume make up for it, and so does `clock: own` in the settings"
         )
     print(f"next: neurodyn evaluate {shell_word(out)}")
-    print(f"verdict: {end.verdict}")
+    print_verdict(end.verdict)
 
 
 _SOON = 2.0

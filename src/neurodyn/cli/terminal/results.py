@@ -97,10 +97,13 @@ def print_next(result: "IdentificationFigures", out: Path) -> None:
         told = f", which {result.next.tells[0]}" if result.next.tells else ""
         text = f"to learn more, log this motion: {out / result.next.file} ({result.next.seconds:g} s){told}"
         terminal().print(text)
+    elif result.next is not UNSET and result.next.why_not:
+        terminal().print(f"{result.next.why_not}; other limits: neurodyn next-motion {shell_word(out)} --limits FILE")
     target = "" if result.network else " --to mjcf"  # a mechanism for simulators, a network as ONNX
     print(f"next: neurodyn export {shell_word(out)}{target}")
     seen = " --observe sensors" if result.sensed else ""  # a robot that logs no base has none for a policy either
     print(f"or: neurodyn policy train TASK{seen} --dynamics {shell_word(out)}")
+    terminal().print("TASK: reach@ROBOT for arms, velocity@ROBOT for legs, or your own", style="dim")
 
 
 def print_conditions(result: "ConditionFigures") -> None:

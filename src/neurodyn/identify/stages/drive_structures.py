@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Structures that a declaration may lack in drives and below them: friction that grows with load, a tilt, a spring."""
+"""Structures that a declaration may lack in drives and below them: friction that grows with load, a tilt, springs."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from neurodyn.core.description.drive import ACTUATOR, Drive
+from neurodyn.core.description.mechanism import Link
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.stages.structure_kinds import EVERY, StructureCandidate, StructureKind
 from neurodyn.identify.unknowns.quantities import carried, effort
@@ -136,6 +137,60 @@ TILTED_BASE = StructureKind(
     "gravity askew at the base of", _tilts,
     lambda model, _: replace(model, more=(*model.more, *_tilts(model)[0].columns)), lambda _, __, step: [dict(step)],
     ("gravity.x",), ("gravity.*",), _loadable,
+)  # fmt: skip
+
+
+_PULL, _LEAST_PULL = 0.05, 0.01
+"""Share of the largest torque by which a parallel spring pulls more per radian or metre, below which it is negligible,
+and with which a search begins: at 0 it has no derivative by its rest."""
+
+
+def _pulls(model: FitModel) -> list[StructureCandidate]:
+    known = {one.name for one in model.more}
+    links = {link.joint.name: link for link in model.mechanism.links}
+    return [
+        StructureCandidate("pull", joint, tuple(_pull_coordinates(model, joint)[:1]))
+        for joint in _rigid(model)
+        if joint in links and links[joint].stiffness == 0.0 and f"{joint}.stiffness" not in known
+    ]
+
+
+def _pull_coordinates(model: FitModel, joint: str) -> list[Coordinate]:
+    index = model.mechanism.names.index(joint)
+    link, torque = model.mechanism.links[index], effort(model.robot, model.mechanism, index)
+    turns = link.joint.kind == "revolute"
+    stiffness, rest = f"{joint}.stiffness", f"{joint}.rest"
+    return [
+        Coordinate(
+            stiffness, _LEAST_PULL * torque, 1.0, _PULL * torque, quantities=(stiffness,), declared=0.0,
+            unit="N m/rad" if turns else "N/m",
+        ),
+        Coordinate(
+            rest, link.rest, _half_range(link), signed=True, quantities=(rest,), unit="rad" if turns else "m",
+        ),
+    ]  # fmt: skip
+
+
+def _half_range(link: Link) -> float:
+    """Return half the range of a joint [rad or m]; 1 without limits."""
+    half = math.inf if link.lower is None or link.upper is None else 0.5 * (link.upper - link.lower)
+    return half if 0.0 < half < math.inf else 1.0
+
+
+def _with_pull(model: FitModel, joint: str) -> FitModel:
+    return replace(model, more=(*model.more, *_pull_coordinates(model, joint)))
+
+
+def _pull_starts(model: FitModel, joint: str, step: Mapping[str, float]) -> list[dict[str, float]]:
+    """Begin with what the screening says, or with a little: from 0 there is no slope; with rests over the range."""
+    stiffness, rest = _pull_coordinates(model, joint)
+    first = max(step.get(stiffness.name, 0.0), stiffness.nominal)
+    return [{stiffness.name: first, rest.name: rest.nominal + part * rest.width} for part in (0.0, -0.5, 0.5)]
+
+
+PARALLEL_SPRING = StructureKind(
+    "a spring beside the drive of", _pulls, _with_pull, _pull_starts, ("parallel.stiffness",), ("*.stiffness",),
+    _loadable,
 )  # fmt: skip
 
 

@@ -24,7 +24,13 @@ from neurodyn.identify.fit.least_squares import assemble, reduce
 from neurodyn.identify.fit.residuals import Point, Residuals
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import FitStage, IdentificationSettings
-from neurodyn.identify.stages.drive_structures import ELASTIC_JOINT, LOADED_FRICTION, STATED_GAINS, TILTED_BASE
+from neurodyn.identify.stages.drive_structures import (
+    ELASTIC_JOINT,
+    LOADED_FRICTION,
+    PARALLEL_SPRING,
+    STATED_GAINS,
+    TILTED_BASE,
+)
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.structure_kinds import (
     ADDED_PAYLOAD,
@@ -54,6 +60,7 @@ STRUCTURES: Registry[StructureKind] = Registry(
     centre=MOVED_CENTRE,
     friction=LOADED_FRICTION,
     tilt=TILTED_BASE,
+    pull=PARALLEL_SPRING,
     elastic=ELASTIC_JOINT,
     bodies=OTHER_BODIES,
 )

@@ -24,7 +24,7 @@ from neurodyn.identify.ladder.rungs import HeldOutErrors, noise_errors
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import TriedStructure, UnseenPayload
 from neurodyn.identify.settings import FitStage, IdentificationSettings
-from neurodyn.identify.stages.drive_structures import LOADED_FRICTION
+from neurodyn.identify.stages.drive_structures import LOADED_FRICTION, PARALLEL_SPRING
 from neurodyn.identify.stages.fit_judge import has_effect, held_out_of
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.lasting_errors import TIMES, LastingError
@@ -69,6 +69,8 @@ _FEW = 3
 """
 _SHARE = 0.8
 """Largest share of the error with which a structure is kept that no screening asked for."""
+_IN_JOINTS = (LOADED_FRICTION, PARALLEL_SPRING)
+"""Screened structures that are tried where errors of a joint last, too."""
 _PATIENT = 25
 """Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
 
@@ -278,7 +280,7 @@ class StructureSearch:
     def _round_of_springs(self, lasting: Sequence[str] = ()) -> bool:
         """Fit what the screening does not tell of, and keep the best; of large fits only where much is unexplained.
 
-        In joints whose errors are `lasting`, friction that grows with load is tried beside springs.
+        In joints whose errors are `lasting`, friction that grows with load and springs beside drives are tried, too.
         """
         fitting = self.fitting
         joints = [name for name in fitting.spec.controls if name in fitting.spec.tangent_names]  # rotors are none
@@ -294,7 +296,7 @@ class StructureSearch:
                 Screened(one, share=0.0, starts=STRUCTURES[one.kind].starts(fitting.model, one.place, {})), lasting
             )
             for one in candidates_for(fitting.model, fitting.settings)
-            if (not STRUCTURES[one.kind].screened or (lasting and STRUCTURES[one.kind] is LOADED_FRICTION))
+            if (not STRUCTURES[one.kind].screened or (lasting and STRUCTURES[one.kind] in _IN_JOINTS))
             and one.place in few and describe(one) not in tried
         ])  # fmt: skip
 

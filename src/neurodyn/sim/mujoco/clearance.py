@@ -2,7 +2,8 @@
 """Distances of a robot's shapes from each other and from a floor along motions, by plain MuJoCo's collision detection.
 
 All links take part: with their collision shapes, or where a link has none, with the shapes that are only for display.
-Links that a joint connects are left out, and so are pairs that overlap at rest.
+Links that a joint connects are left out, also the base of a bolted robot and its first link, and so are pairs that
+touch at rest.
 """
 
 from typing import Any
@@ -20,6 +21,8 @@ from neurodyn.sim.mujoco.build import declared_joints, fixed_floors
 LEAST = 0.01
 """Distance that counts as a contact [m]."""
 _FLOOR = "assumed floor"
+_TOUCHING = 0.001
+"""Distance at rest up to which shapes count as touching there: they lie against each other [m]."""
 _BELOW = 0.005
 """Depth of a link below the mounting of a bolted robot at rest, beyond which there is no floor at its height [m]."""
 
@@ -81,6 +84,10 @@ class RobotClearance:
             )  # fmt: skip
         for pair in [*spec.pairs, *spec.excludes]:
             spec.delete(pair)
+        for body in spec.bodies:  # MuJoCo leaves out links that a joint connects, but for those of a bolted base
+            for child in body.bodies:
+                if body.name and body.name != spec.worldbody.name and child.name:
+                    spec.add_exclude(bodyname1=body.name, bodyname2=child.name)
         self._model = compile_asset(path, spec)
         self._data = mujoco.MjData(self._model)
         numbers, self._from, to = declared_joints(self._model, robot), list[int](), list[int]()
@@ -97,8 +104,12 @@ class RobotClearance:
         model = self._model
         self._distances(rest)  # places the shapes
         still = [geom for geom in range(model.ngeom) if not model.body_weldid[model.geom_bodyid[geom]]]
-        heights = [float(self._data.geom_xpos[geom][2] - model.geom_rbound[geom]) for geom in still]
-        return min(heights, default=0.0)
+        return min((self._lowest(geom) for geom in still), default=0.0)
+
+    def _lowest(self, geom: int) -> float:
+        """Return the height of the lowest corner of the box around a shape [m]."""
+        box, up = self._model.geom_aabb[geom], self._data.geom_xmat[geom][6:]
+        return float(self._data.geom_xpos[geom][2] + up @ box[:3] - np.abs(up) @ box[3:])
 
     def _depth(self, rest: np.ndarray) -> float:
         """Return the depth of the deepest moving shape in the assumed floor [m]."""
@@ -124,7 +135,7 @@ class RobotClearance:
             for frame, row in enumerate(q):
                 for pair, distance in self._distances(row).items():
                     allowed = self._at_rest.get(pair)
-                    if allowed is None or (allowed > 0.0 and distance < 0.5 * allowed):
+                    if allowed is None or (allowed > _TOUCHING and distance < 0.5 * allowed):
                         first, second = sorted(map(self._link, pair))
                         return first, second, frame
         return None
