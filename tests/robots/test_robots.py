@@ -8,12 +8,15 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import yaml
 
 from neurodyn import robots
+from neurodyn.core.description.drive import Drive
 from neurodyn.core.errors import InputError, Notice
+from neurodyn.robots.declaration import Ranges
 from neurodyn.robots.listing import list_robots
 
 
@@ -41,6 +44,20 @@ def test_cartpole_has_the_published_ranges():
     assert robot.sampling_interval("control", "slider") == (-1500.0, 1500.0)
     assert robot.reset_interval("qd", "hinge") == (-1.0, 1.0)
     assert robot.invariant_joints == ("slider",)
+
+
+def test_targets_of_drives_range_between_the_limits_of_joints():
+    """Not over efforts, which are in other units: a policy would send targets of 40 rad."""
+    robot = msgspec.structs.replace(robots.load("cartpole"), sampling=Ranges())
+    joints = [
+        msgspec.structs.replace(joint, lower=-2.0, upper=1.0) if joint.name == "slider" else joint
+        for joint in robot.joints
+    ]
+    for drive, interval in (
+        (Drive(kind="pd", kp=500.0, kd=20.0), (-2.0, 1.0)), (Drive(kind="velocity_servo", kd=20.0), (-75.0, 75.0))
+    ):  # fmt: skip
+        driven = msgspec.structs.replace(robot, joints=tuple(joints), drives={"slider": drive})
+        assert driven.control_intervals() == (interval,)
 
 
 def test_unknown_robot_lists_the_valid_ones():

@@ -54,7 +54,8 @@ def frame_command(spec: StateSpec, state: State, control: Control) -> Float[Tens
         if torques:
             return frame_torque(spec, state, control)
         taken = "commands" if spec.control_kind == "command" else "targets"
-        raise InputError(f"drives of {spec.robot!r}: take {taken}; valid: Control(target=...) alone")
+        declare = "a task whose robot declares the drives that its log's map does, or " if command is None else ""
+        raise InputError(f"drives of {spec.robot!r}: take {taken}; valid: {declare}Control(target=...) alone")
     if command.shape[-1] != len(spec.controls):
         raise _other_width(spec, command)
     return command

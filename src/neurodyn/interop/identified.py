@@ -441,8 +441,9 @@ def _refuse_networks(model: HybridDynamics, run: str, network: TrainedNetwork | 
     if others:
         acted = "; ".join(", ".join(one.quantities) for one in others)
         raise InputError(
-            f"{run}: has networks that act on {acted}, which no other simulator has a place for; valid: a run of "
-            "`identify` without a blueprint, and an actuator network (`--drive network`) for drives"
+            f"{run}: has networks that act on {acted}, for which MJCF alone has a place; valid: --to mjcf, a run of "
+            "`adapt --mechanism`, or of `identify` without a blueprint; and for drives an actuator network (`--drive "
+            "network`)"
         )
 
 

@@ -14,7 +14,7 @@ from neurodyn.report.numbers import MISSING, capital, share, title_of
 from neurodyn.report.page import Table, facts, header, page, paragraph, section, verdict_box
 from neurodyn.report.sentences import held_out_errors
 
-_SHOWN = 8
+_SHOWN, _REASONS = 8, 3
 _NOTHING = 1e-9
 """Share of an interval's other end below which an end is zero."""
 
@@ -98,11 +98,17 @@ def tried_structures(result: IdentificationFigures) -> Table:
     """
     rows = [
         [one.name, "yes" if one.kept else "no", share(one.expected) if one.expected > 0.0 else MISSING, one.reason,
-         ", ".join(one.asked_by) or MISSING]
+         _first_few(one.asked_by) or MISSING]
         for one in result.tried
     ]  # fmt: skip
     head = ["Structure", "Kept", "Expected to save (squared errors)", "On held-out windows", "Asked for by"]
     return Table("What the declaration may lack, tried", head, rows)
+
+
+def _first_few(reasons: Sequence[str]) -> str:
+    """Return the first reasons, and how many more there are."""
+    shown = list(reasons) if len(reasons) <= _REASONS + 1 else [*reasons[:_REASONS], f"{len(reasons) - _REASONS} more"]
+    return ", ".join(shown)
 
 
 def differences(result: IdentificationFigures) -> Table:

@@ -44,7 +44,8 @@ def windows_section(curves: Forecasts) -> str:
     turns = any(name.endswith(".rx") for name in curves.names)
     moved = " Rotations of a base are since the window's start." if turns else ""
     lead = (
-        f"From one logged state, each model gets only the logged commands for {curves.seconds[-1]:g} s. Of "
+        f"From its first state, logged or filtered from the frames before, each model gets only the logged commands "
+        f"for {curves.seconds[-1]:g} s. Of "
         f"{count(curves.starts, 'window')} of {curves.split} episodes, to which nothing was fitted: the windows with "
         f"the median and the largest error of the {title_of(curves.chosen)} model.{moved} Forecasts that leave the "
         "plot are cut."

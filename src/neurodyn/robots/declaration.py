@@ -16,7 +16,15 @@ from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Config
 from neurodyn.core.description.contacts import BodyContact, Support, require_bodies
-from neurodyn.core.description.drive import POSITION_DRIVES, Command, Drive, combine_drives, pd_gains, require_drives
+from neurodyn.core.description.drive import (
+    DRIVE_KINDS,
+    POSITION_DRIVES,
+    Command,
+    Drive,
+    combine_drives,
+    pd_gains,
+    require_drives,
+)
 from neurodyn.core.description.elements import ForceElement, require_elements
 from neurodyn.core.description.scene import Heightfield, Mesh, Scene
 from neurodyn.core.description.sensors import Sensor
@@ -422,7 +430,7 @@ class Robot(Config, frozen=True):
         """Return the sampling range of a coordinate for data.
 
         Undeclared ranges follow from the robot: joint limits, +-pi for a continuous joint, the range of an actuator's
-        command, or the effort; free and ball joints are at rest.
+        command or of a drive's target, or the effort; free and ball joints are at rest.
 
         Raises:
             InputError: The range is neither declared nor implied.
@@ -447,10 +455,12 @@ class Robot(Config, frozen=True):
         )
 
     def _control_interval(self, name: str) -> Interval:
-        """Return the range of commands that an actuator, or else the effort of a joint, implies."""
+        """Return the range of commands that an actuator, the target of a drive, or else an effort implies."""
         drive = self.drives.get(name, Drive())
         if drive.command_range is not UNSET:
             return drive.command_range
+        if self.command == "target" and name in self.drives:
+            return self._reach(name) if DRIVE_KINDS[drive.kind].target == "position" else self._fastest(name)
         if self.command != "command" or name not in self.drives or drive.kind == "torque":
             return (-self.actuated[name], self.actuated[name])
         if drive.per_command is not UNSET and drive.per_command:
@@ -474,6 +484,11 @@ class Robot(Config, frozen=True):
         if joint.lower is not None and joint.upper is not None:
             return (joint.lower, joint.upper)
         most = 1.0 if joint.kind == "prismatic" else math.pi
+        return (-most, most)
+
+    def _fastest(self, name: str) -> Interval:
+        """Return the speeds to which the effort of a velocity servo brings its joint."""
+        most = self.actuated[name] / (self.drives[name].kd or 1.0)
         return (-most, most)
 
     def object_intervals(self, name: str, *, reset: bool) -> tuple[Interval, ...]:

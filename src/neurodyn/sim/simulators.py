@@ -352,6 +352,8 @@ def _too_strong(robot: Robot, name: str, most: float, unit: str) -> list[Contrad
     if effort > most * (1 + _ROUNDING):
         advice = f"declare actuated: {{{name}: {most:g}}}, or correct the asset's effort"
         return [Contradiction(name, "torque beyond the actuator", effort, most, unit, advice)]
+    if robot.command != "torque":  # targets of drives
+        return []
     drawn = max(map(abs, robot.sampling_interval("control", name)))
     if drawn > most * (1 + _ROUNDING):
         advice = f"keep sampling.control of {name} within {most:g} {unit}"

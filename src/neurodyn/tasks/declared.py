@@ -28,7 +28,8 @@ class DeclaredSettings(Config, frozen=True):
     Attributes:
         frames: Length of an episode [frames].
         steps: Largest offset of a servo's target from its position, by drive, in the units of its command. Other drives
-            take commands within their ranges.
+            take commands within their ranges; but PD drives of targets without a limit of effort, which would then pull
+            with any torque, the offset at which they reach that of their joint.
     """
 
     frames: int = 150
@@ -41,6 +42,15 @@ class DeclaredSettings(Config, frozen=True):
         require_numbers(self, above=self.positive)
         for name, step in self.steps.items():
             require(0 < step < float("inf"), f"steps of {name!r}", step, "a finite number above 0")
+
+
+def _unlimited(robot: Robot) -> dict[str, float]:
+    """Return the deflections of PD drives without a limit at which they reach the efforts of their joints, by drive."""
+    return {
+        name: robot.actuated[name] / drive.kp
+        for name, drive in robot.drives.items()
+        if name in robot.actuated and drive.kind == "pd" and drive.kp and drive.effort_limit is None
+    }
 
 
 class DeclaredTask(Task):
@@ -69,7 +79,7 @@ class DeclaredTask(Task):
         self.settings = settings = from_dict(self.declared_settings(declared), self.settings_type, f"task {name!r}")
         self.frames = settings.frames
         self.actions = declared.spec.controls
-        self._steps = expand_keys(settings.steps, self.actions, f"task {name!r}: steps")
+        self._steps = _unlimited(declared) | expand_keys(settings.steps, self.actions, f"task {name!r}: steps")
         for drive in self._steps:
             if drive not in self.actions:
                 raise InputError(f"task {name!r}: steps name {drive!r}; valid: {choices(self.actions)}")

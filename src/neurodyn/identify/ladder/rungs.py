@@ -363,8 +363,13 @@ class Ladder:
         context, where = min(context, known.frames), environments_of(self.store, dynamics)
         history = min(own, known.frames)
         begun = estimate_starts(dynamics, windows, context, self.estimated, self.noise, where, history=history)
-        begun = replace(begun, past=settled.past)
-        return held_out_errors(dynamics, self.store, begun)
+        errors = held_out_errors(dynamics, self.store, replace(begun, past=settled.past))
+        if self.store.header.base != "measured":
+            return errors
+        logged = torch.cat([settled.q[:, :1].to(errors.truth.q), errors.truth.q[:, 1:]], 1)
+        return replace(
+            errors, truth=replace(errors.truth, q=logged)
+        )  # where a window began, whatever a model estimates
 
     def _past_of(self, dynamics: HybridDynamics) -> int:
         """Return the frames before a window in which the motors and networks of a model settle."""

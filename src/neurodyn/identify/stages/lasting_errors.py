@@ -48,18 +48,20 @@ class LastingError:
         size: Their deviation beyond noise [rad or m].
         times: Deviation of means over frames, relative to that of the noise.
         follows: Signal that they correlate with most, in words, and the correlation; None for none.
+        unit: Unit of the coordinate.
     """
 
     name: str
     size: float
     times: float
     follows: tuple[str, float] | None = None
+    unit: str = "rad"
 
     @property
     def text(self) -> str:
         """The error in words."""
         after = "" if self.follows is None else f", with {self.follows[0]} (correlation {self.follows[1]:.2g})"
-        return f"{self.name} by {self.size:.2g}, {self.times:.2g} times what noise leaves{after}"
+        return f"{self.name} by {self.size:.2g} {self.unit}, {self.times:.2g} times what noise leaves{after}"
 
 
 def lasting_errors_of(fitting: Fitting, searched: Searched) -> list[LastingError]:
@@ -98,7 +100,8 @@ def lasting_errors(residuals: Residuals, point: Point) -> list[LastingError]:
         variance = _typical(error.square(), kept, blocks_of(windows))
         size = max(0.0, variance - noise**2 / _FRAMES) ** 0.5
         follows = _followed(error[kept], {name: one[kept] for name, one in _signals(spec, joint, *parts[1:]).items()})
-        told.append(LastingError(joint.name, size, (variance * _FRAMES) ** 0.5 / noise, follows))
+        unit = "m" if joint.kind == "prismatic" else "rad"
+        told.append(LastingError(joint.name, size, (variance * _FRAMES) ** 0.5 / noise, follows, unit))
     return sorted(told, key=lambda one: -one.times)
 
 
