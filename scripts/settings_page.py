@@ -20,7 +20,7 @@ from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.nets.networks import NetConfig
 from neurodyn.policy.online_learning.settings import OnlineSettings
-from neurodyn.policy.settings import CloneSettings, NetworkSettings, PolicySettings, ShacSettings, TrainingSettings
+from neurodyn.policy.settings import AimSettings, CloneSettings, NetworkSettings, PolicySettings, ShacSettings, TrainingSettings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 
@@ -53,7 +53,10 @@ SECTIONS: dict[str, dict[str, type]] = {
     },
     "Identification": {"Of `identify`": IdentificationSettings, "Each of `stages`": FitStage},
     "Adaptation": {"Of `adapt`, as of `identify` with other defaults": AdaptationSettings},
-    "Policies": {"Of all algorithms": TrainingSettings, "`network`": NetworkSettings, "`clone`": CloneSettings},
+    "Policies": {
+        "Of all algorithms": TrainingSettings, "`network`": NetworkSettings, "`clone`": CloneSettings,
+        "`aim`": AimSettings,
+    },
     "PPO": {"Besides those of all algorithms": PolicySettings},
     "SHAC": {"Besides those of all algorithms, or with other defaults": ShacSettings},
     "Online loop": {"Flags of `policy online`": OnlineSettings},

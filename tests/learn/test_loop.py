@@ -7,6 +7,7 @@ import math
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -69,6 +70,24 @@ def test_it_trains_to_the_end_of_its_steps_phase_by_phase():
     assert learner.entered == [0, 1]
     assert learner.ended == 1
     assert learner.weight.item() == pytest.approx(3.0, abs=0.2)
+
+
+def test_phases_that_may_be_left_out_do_not_count_as_progress_before_they_begin(tmp_path: Path):
+    class Content(One):
+        def end_phase(self, loop: TrainingLoop) -> bool:
+            return loop.state.phase == 1
+
+        def text(self, loop: TrainingLoop, validation: Validation | None) -> str:
+            return ""
+
+    budget, shown = TrainingBudget(100, shares=(40.0, 30.0, 30.0), as_needed=True), []
+    bar = SimpleNamespace(update=lambda done, text: shown.append(done))
+    end = TrainingLoop(Content(), budget, tmp_path, progress=bar).run()
+    assert (end.step, end.phase) == (70, 3)
+    assert [shown[39], shown[40], shown[69]] == pytest.approx([1.0, 41 / 70, 1.0])
+    longer = TrainingLoop(One(), TrainingBudget(90), tmp_path)
+    longer.resume()
+    assert longer.run().step == 90
 
 
 def test_what_is_used_up_first_ends_it():

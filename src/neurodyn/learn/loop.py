@@ -131,6 +131,8 @@ class TrainingLoop:
         try:
             state = self.state = TrainState.read(saved["position"])
             last = len(self.budget.shares) - 1
+            if last == 0:  # before there may have been several
+                state.phase_step = state.step
             over, state.phase = state.phase > last, min(state.phase, last)
             self.learner.start_phase(state.phase)
             self.learner.load(saved)

@@ -186,12 +186,14 @@ class TrainingBudget:
         minutes: Time of all phases [min]; None for no limit.
         shares: Relative share of each phase.
         clock: Clock of the minutes.
+        as_needed: Whether phases after the first may be left out; progress is then that in the phases so far.
     """
 
     steps: int | None = None
     minutes: float | None = None
     shares: tuple[float, ...] = (1.0,)
     clock: Clock = "own"
+    as_needed: bool = False
 
     def done(self, train_state: TrainState) -> float:
         """Return the finished share of the current phase."""
@@ -213,8 +215,9 @@ class TrainingBudget:
         """Return the finished share of the whole training."""
         if train_state.phase >= len(self.shares):
             return 1.0
-        before = sum(self.shares[: train_state.phase])
-        return min(1.0, (before + min(1.0, self.done(train_state)) * self.shares[train_state.phase]) / sum(self.shares))
+        before, share = sum(self.shares[: train_state.phase]), self.shares[train_state.phase]
+        whole = before + share if self.as_needed else sum(self.shares)
+        return min(1.0, (before + min(1.0, self.done(train_state)) * share) / whole)
 
     def validations(self, phase: int, count: int) -> int:
         """Return the number of validations in a phase, of `count` in the whole training."""

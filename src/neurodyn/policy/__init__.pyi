@@ -9,6 +9,7 @@ from .online_learning.settings import OnlineSettings as OnlineSettings
 from .episodes.play import record_policy as record_policy
 from .learners.ppo import TrackerWriter as TrackerWriter
 from .settings import (
+    AimSettings as AimSettings,
     NetworkSettings as NetworkSettings,
     PolicySettings as PolicySettings,
     ShacSettings as ShacSettings,

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from neurodyn.core.config import (
 )
 from neurodyn.core.description.randomisation import is_run
 from neurodyn.core.errors import InputError, require
+from neurodyn.learn.plan import TrainingBudget
 from neurodyn.nets.networks import require_size
 from neurodyn.tasks.views import SENSORS, STATE, View
 
@@ -94,6 +95,24 @@ class CloneSettings(Config, frozen=True):
         require_numbers(self, above=("steps", "batch", "rate", "best"))
 
 
+class AimSettings(Config, frozen=True):
+    """What a policy must achieve; a training whose policy does not goes on, each round with the initial rates."""
+
+    rounds: int = 2
+    """Most further rounds; there is none after one that did not improve the policy, or if it stands."""
+    updates: int = 300
+    """Updates of a round."""
+    error: float = 0.1
+    """Largest error of commanded velocities in the evaluation of the kept policy [m/s or rad/s]."""
+    falls: float = 0.02
+    """Largest share of its episodes that fail."""
+
+    def __post_init__(self) -> None:
+        require(self.rounds >= 0, "aim.rounds", self.rounds, "at least 0")
+        require_numbers(self, above=("updates", "error"))
+        require(0 <= self.falls < 1, "aim.falls", self.falls, "at least 0, below 1")
+
+
 class TrainingSettings(Config, frozen=True):
     """Settings of policy training that all algorithms share."""
 
@@ -101,7 +120,7 @@ class TrainingSettings(Config, frozen=True):
     """Name in `policy.learners.algorithms.ALGORITHMS`."""
     presets: ClassVar[Path | None] = None
     """Folder of the presets of tasks."""
-    budget_fields: ClassVar[tuple[str, ...]] = ("iterations", "minutes", "evaluations")
+    budget_fields: ClassVar[tuple[str, ...]] = ("iterations", "minutes", "evaluations", "aim")
     counts: ClassVar[tuple[str, ...]] = (
         "worlds", "horizon", "frames", "iterations", "evaluation_worlds", "keep_every", "patience",
     )  # fmt: skip
@@ -177,6 +196,9 @@ class TrainingSettings(Config, frozen=True):
     state in any case (`tasks.sensing`)."""
     patience: int | None = 3
     """Falls in the judges alone that end a training (`policy.trust.judges`)."""
+    aim: AimSettings | None = None
+    """What the policy must achieve: without a budget on the command line, the training goes on after `iterations` until
+    it does. None: it ends."""
 
     def __post_init__(self) -> None:
         if self.iterations is None and self.minutes is None:
@@ -200,6 +222,20 @@ class TrainingSettings(Config, frozen=True):
     def fixed_penalty(self) -> float:
         """The given weight of the uncertainty; 0 if the model chooses it."""
         return 0.0 if self.penalty == "auto" else self.penalty
+
+    def budget(self) -> TrainingBudget:
+        """Return when the training ends: a phase of `iterations`, and the further rounds that may follow."""
+        aim, first = self.aim, self.iterations
+        if aim is None or not aim.rounds or first is None or self.minutes is not None:
+            return TrainingBudget(first, self.minutes)
+        shares = (float(first), *aim.rounds * (float(aim.updates),))
+        return TrainingBudget(round(sum(shares)), shares=shares, as_needed=True)
+
+    def with_fixed_length(self) -> Self:
+        """Return settings of a training that ends with its updates or minutes, whatever it achieves."""
+        if self.aim is None:
+            return self
+        return msgspec.structs.replace(self, aim=msgspec.structs.replace(self.aim, rounds=0))
 
     def frames_of(self, updates: int) -> int:
         """Return the number of frames in that many updates, over all worlds."""
@@ -366,6 +402,8 @@ def with_flags(settings: S, **flags: Any) -> S:
     of_network = {name: given.pop(name) for name in _OF_NETWORK if name in given}
     if "minutes" in given and "iterations" not in given:
         given["iterations"] = None
+    if "minutes" in given or "iterations" in given:
+        settings = settings.with_fixed_length()
     try:
         known = to_dict(settings)
         given["network"] = {**known["network"], **of_network}

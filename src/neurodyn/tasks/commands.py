@@ -18,18 +18,22 @@ class VelocityCommand:
         asked: Size of the command, shape [worlds]; below `LEAST_COMMAND` the robot is to stand, and it does not count.
         along: Component of the robot's velocity along the command, shape [worlds].
         moved: Size of the robot's velocity, shape [worlds].
+        command: The command, shape [worlds, axes].
+        off: The robot's velocity less the command, shape [worlds, axes].
     """
 
     asked: Tensor
     along: Tensor
     moved: Tensor
+    command: Tensor
+    off: Tensor
 
     @classmethod
     def of(cls, asked: Tensor, velocity: Tensor) -> "VelocityCommand":
         """Compare velocities with their commands, shape [worlds, axes] each."""
         size = torch.linalg.vector_norm(asked, dim=-1)
         along = (asked * velocity).sum(-1) / size.clamp_min(LEAST_COMMAND)
-        return cls(size, along, torch.linalg.vector_norm(velocity, dim=-1))
+        return cls(size, along, torch.linalg.vector_norm(velocity, dim=-1), asked, velocity - asked)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Judges that no update sees: which policy is kept, when a training ends, and the interval of a return."""
 
+import contextlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -19,14 +21,16 @@ from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.identify.confidence.refits import write_refits
 from neurodyn.identify.result import IdentificationFigures
 from neurodyn.learn.metrics import read_metrics
+from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import behaviour
 from neurodyn.policy.episodes.evaluation import PolicyEvaluation
 from neurodyn.policy.episodes.logs import record_log
 from neurodyn.policy.episodes.report import returns
+from neurodyn.policy.learners.learner import PolicyLearner
 from neurodyn.policy.learners.training import open_training
 from neurodyn.policy.learners.training import train as train_policy
 from neurodyn.policy.requests import TrainPolicyRequest
-from neurodyn.policy.settings import NetworkSettings, PolicySettings
+from neurodyn.policy.settings import AimSettings, NetworkSettings, PolicySettings, ShacSettings
 from neurodyn.policy.trust.judges import (
     Judges,
     Promise,
@@ -36,7 +40,7 @@ from neurodyn.policy.trust.judges import (
     read_promise,
     reward_misfit,
 )
-from neurodyn.policy.trust.judging import Judging, findings_of_training
+from neurodyn.policy.trust.judging import Judging, findings_of_training, shortcomings
 from neurodyn.policy.worlds.randomisation import over_posterior, seen_by_critic
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.draws import POSTERIOR, SampledDraws
@@ -117,13 +121,52 @@ def line(step: int, **values):
     return {"step": step, "return_training": 1.0, **values}
 
 
+def still():
+    return {"speed [m/s]": {"commanded": 0.6, "achieved": 0.01, "moved": 0.01}}
+
+
 def test_a_training_without_learning_and_a_policy_that_stands_are_found():
-    still = {"speed [m/s]": {"commanded": 0.6, "achieved": 0.01, "moved": 0.01}}
-    lines = [line(10, commands=still), line(20), line(30), line(40)]
+    lines = [line(10, commands=still(), failed_training=0.0), line(20), line(30), line(40)]
     assert [one.name for one in findings_of_training(lines, 10, 40)] == ["no-learning", "stands"]
     assert "update 10 of 40" in findings_of_training(lines, 10, 40)[0].what
     assert findings_of_training(lines, 20, 40) == []
     assert findings_of_training(lines[:3], 10, 30)[0].name == "stands"  # too few evaluations to tell
+
+
+def walks(error: float, failed: float):
+    return {"commands": {"speed [m/s]": {"commanded": 0.6, "achieved": 0.5, "moved": 0.5, "error": error}},
+            "failed_training": failed}  # fmt: skip
+
+
+def test_a_policy_that_does_not_achieve_what_is_asked_is_found():
+    asked = AimSettings(error=0.1, falls=0.02)
+    lines = [line(10, **walks(0.05, 0.0)), line(20, **walks(0.13, 0.03))]
+    assert shortcomings(lines, 10, asked) == ""
+    words = "3% of its episodes fail, asked 2%, its speed has an error of 0.13 m/s, asked 0.1"
+    assert shortcomings(lines, 20, asked) == words
+    (finding,) = findings_of_training(lines, 20, 40, asked)
+    assert (finding.name, finding.grade, finding.what) == ("inaccurate", "warning", f"after 40 updates {words}")
+    assert findings_of_training(lines, 20, 40) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "phase", "kept", "over"),
+    [
+        ([line(40, **walks(0.05, 0.0))], 0, 40, True),
+        ([line(40, **walks(0.13, 0.0))], 0, 40, False),
+        ([line(40, **walks(0.13, 0.0)), line(70, **walks(0.12, 0.0))], 1, 70, False),
+        ([line(40, **walks(0.13, 0.0)), line(70, **walks(0.12, 0.0))], 1, 40, True),  # the round brought nothing
+        ([line(40, commands=still(), failed_training=0.0)], 0, 40, True),  # more of the same would not help
+    ],
+)
+def test_a_training_goes_on_while_rounds_help(lines, phase: int, kept: int, over: bool, tmp_path: Path):
+    learner = object.__new__(PolicyLearner)
+    learner._settings = ShacSettings(aim=AimSettings(rounds=2, updates=30))
+    learner._out, learner._support = tmp_path, None
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    state = TrainState(step=40 + 30 * phase, phase=phase, phase_step=30 if phase else 40, best_step=kept)
+    with pytest.warns(UserWarning, match="30 more updates") if not over else contextlib.nullcontext():
+        assert learner.end_phase(SimpleNamespace(state=state)) is over
 
 
 @pytest.fixture(scope="module")

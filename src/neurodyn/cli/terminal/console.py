@@ -238,7 +238,7 @@ class ProgressBar:
         if self._printed is None:
             due = now - self._clock.begun >= _SOON and done < 1.0
         else:
-            due = _tenth(done) > _tenth(self._printed[0]) or now - self._printed[1] >= _SECONDS
+            due = _tenth(done) != _tenth(self._printed[0]) or now - self._printed[1] >= _SECONDS
         if due:
             self._printed = done, now
             share = "" if self._last is None else f"{done:4.0%}"

@@ -19,6 +19,7 @@ from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 from torch import Tensor, nn
 
+from neurodyn.control.commands import STANDS_STILL, read_commands
 from neurodyn.control.resolve import ResolvedDynamics, is_declared
 from neurodyn.control.returns import EpisodeOutcomes, Episodes
 from neurodyn.control.task_frames import require_fit
@@ -48,9 +49,16 @@ from neurodyn.policy.artifact import (
 from neurodyn.policy.episodes.evaluation import play
 from neurodyn.policy.learners.penalty import held_out_uncertainty
 from neurodyn.policy.requests import PolicyTrainingJob
-from neurodyn.policy.settings import TrainingSettings
+from neurodyn.policy.settings import AimSettings, TrainingSettings
 from neurodyn.policy.trust.judges import PROMISE, Promise
-from neurodyn.policy.trust.judging import PATIENT, Judging, call_standing, findings_of_training
+from neurodyn.policy.trust.judging import (
+    NO_LEARNING,
+    PATIENT,
+    Judging,
+    call_standing,
+    findings_of_training,
+    shortcomings,
+)
 from neurodyn.policy.trust.support import FrameSample, LogDensity, PolicySupport, return_loss_share, share_out_of_range
 from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.policy.worlds.randomisation import Randomisation, open_randomisation, seen_by_critic
@@ -178,7 +186,8 @@ class PolicyLearner(Learner):
         findings = [] if self._support is None else [self._support.verdict()]
         if self._promise is not None:
             findings = [self._promise.finding()]
-        findings += findings_of_training(read_metrics(self._out), train_state.best_step, train_state.step)
+        lines, kept = read_metrics(self._out), train_state.best_step
+        findings += findings_of_training(lines, kept, train_state.step, self._settings.aim)
         if self._reference is None or self._real is None or train_state.last is None:
             return findings
         if self._training_dynamics.dynamics.from_logs and is_declared(self._reference.name):
@@ -230,12 +239,28 @@ class PolicyLearner(Learner):
         return self._settings.stop_when_exploiting and self._support is not None and self._support.exploits
 
     def end_phase(self, loop: LoopView) -> bool:
-        """Restore the last supported policy if training ends because of an unsupported one."""
+        """Return whether the training ends: its policy does what is asked of it, or further rounds would not help.
+
+        The last supported policy is restored if training ends because of an unsupported one.
+        """
         if self._stops and current_ranks().leads:
             network = self._config.build()
             network.load_state_dict(read_weights(self._out))
             network.store_rsl_rl(self.actor.state_dict(), float(getattr(self.actor.obs_normalizer, "eps", 0.0)))
-        return False
+        aim, state = self._settings.aim, loop.state
+        if aim is None or state.phase >= aim.rounds:
+            return False
+        return self._stops or current_ranks().agree(lambda: self._suffices(aim, state))
+
+    def _suffices(self, aim: AimSettings, train_state: TrainState) -> bool:
+        """Return whether a round was the last one, and say why not."""
+        kept, updates, lines = train_state.best_step, train_state.step, read_metrics(self._out)
+        hopeless = {one.name for one in findings_of_training(lines, kept, updates)} & {STANDS_STILL, NO_LEARNING}
+        if hopeless or kept <= updates - train_state.phase_step:  # of this round none is better
+            return True
+        if words := shortcomings(lines, kept, aim):
+            notice(f"{self._out}: after {updates} updates {words}; {aim.updates} more updates")
+        return not words
 
     @cached_property
     def _log(self) -> Store | Mixture | None:
@@ -366,9 +391,7 @@ class PolicyLearner(Learner):
             parts.append(f"without noise {played:.4g}")
         if (real := self._shown.get("return_reference")) is not None and self._reference is not None:
             parts.append(f"in {self._reference.name} {real:.4g}")
-        for name, one in self._shown.get("commands", {}).items():
-            what, _, unit = name.partition(" [")
-            parts.append(f"{what} {one['achieved']:.2g} of {one['commanded']:.2g} {unit.rstrip(']')}")
+        parts += [one.in_short(name) for name, one in read_commands(self._shown.get("commands", {})).items()]
         if failed := self._shown.get("failed_training"):
             parts.append(f"{failed:.0%} fail")
         if (levels := self._world.ground_levels) is not None:

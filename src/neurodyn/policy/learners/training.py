@@ -20,7 +20,7 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
-from neurodyn.learn.plan import TrainingBudget, TrainState
+from neurodyn.learn.plan import TrainState
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import tracking
 from neurodyn.policy.artifact import load_policy
@@ -123,9 +123,10 @@ def train(job: PolicyTrainingJob) -> TrainState:
     )  # fmt: skip
     with current_ranks().exclusive(job.out), tracking(job.logger, job.out):
         going_on = check_run(job.out, record, job.resume)
+        budget = settings.budget()
         loop = TrainingLoop(
-            algorithm.learner()(job), TrainingBudget(settings.iterations, settings.minutes), job.out, record=record,
-            validations=settings.evaluations, validate_first=False,
+            algorithm.learner()(job), budget, job.out, record=record,
+            validations=round(settings.evaluations * sum(budget.shares) / budget.shares[0]), validate_first=False,
             thread_count=settings.threads or torch.get_num_threads(), callbacks=job.callbacks, progress=job.progress,
         )  # fmt: skip
         if going_on:

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import UNSET
 from torch import Tensor
 
-from neurodyn.control.commands import STANDS_STILL, CommandFigures, Commands, of_commands
+from neurodyn.control.commands import STANDS_STILL, Commands, of_commands, read_commands
 from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.returns import EpisodeOutcomes
-from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.verdict import Finding
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.evaluate.run import training_logs
+from neurodyn.policy.settings import AimSettings
 from neurodyn.policy.trust.judges import CHOOSING, EPISODES, Judges, Promise, judges_of, promise_of, reward_misfit
 from neurodyn.robots.data import on_declared_ground, open_robot_data
 from neurodyn.sim.draws import QuantityDraws
@@ -28,6 +29,8 @@ _SURE = 2.0
 """Standard errors by which a return must fall."""
 PATIENT = 30.0
 """CPU-seconds of training after which a policy that does not move is called so."""
+NO_LEARNING = "no-learning"
+"""Name of the finding that a training's first evaluation was its best."""
 _LEAST_EVALUATIONS = 4
 """Fewest evaluations that tell whether anything was learned."""
 
@@ -109,25 +112,43 @@ class Judging:
         return msgspec.structs.replace(promise, update=updates[0], updates=updates[1])
 
 
-def findings_of_training(lines: Sequence[Mapping[str, Any]], kept: int, updates: int) -> list[Finding]:
+def findings_of_training(
+    lines: Sequence[Mapping[str, Any]], kept: int, updates: int, asked: AimSettings | None = None
+) -> list[Finding]:
     """Judge from the metrics of a training whether it learned, and whether its kept policy follows its commands.
 
     Args:
         lines: The metrics.
         kept: Update of the kept policy.
         updates: Updates of the training.
+        asked: What the policy is to achieve.
     """
     played = list(dict.fromkeys(line["step"] for line in lines if "return_training" in line))
     findings: list[Finding] = []
     if len(played) >= _LEAST_EVALUATIONS and kept == played[0]:
         findings.append(
             Finding(
-                "no-learning", "warning",
+                NO_LEARNING, "warning",
                 f"nothing was learned after the first evaluation: the kept policy is of update {kept} of {updates}",
                 "give more updates or another seed, or look at the reward (policy evaluate shows its terms)",
             )
         )  # fmt: skip
-    return findings + of_commands(kept_commands(lines, kept), f" (update {kept} of {updates})")
+    findings += of_commands(kept_commands(lines, kept), f" (update {kept} of {updates})")
+    if asked is not None and not findings and (words := shortcomings(lines, kept, asked)):
+        advice = f"train longer (--iterations {2 * updates}), from another --seed, or look at the servos' gains"
+        findings.append(Finding("inaccurate", "warning", f"after {updates} updates {words}", advice))
+    return findings
+
+
+def shortcomings(lines: Sequence[Mapping[str, Any]], kept: int, asked: AimSettings) -> str:
+    """Return in words what the policy kept at an update does not achieve of what is asked; empty for nothing."""
+    failed = next((line["failed_training"] for line in reversed(lines) if _is_of(line, kept)), 0.0)
+    found = [f"{failed:.0%} of its episodes fail, asked {asked.falls:.0%}"] if failed > asked.falls else []
+    for name, one in kept_commands(lines, kept).items():
+        if one.error is not UNSET and one.error > asked.error:
+            what, _, unit = name.partition(" [")
+            found.append(f"its {what} has an error of {one.error:.3g} {unit.rstrip(']')}, asked {asked.error:.2g}")
+    return ", ".join(found)
 
 
 def call_standing(out: Path, commands: Commands, seconds: float) -> None:
@@ -138,9 +159,13 @@ def call_standing(out: Path, commands: Commands, seconds: float) -> None:
 
 def kept_commands(lines: Sequence[Mapping[str, Any]], kept: int) -> Commands:
     """Return commanded and achieved values of the policy kept at an update, from the metrics of its training."""
-    line = next((line for line in reversed(lines) if line.get("step") == kept and "commands" in line), None)
-    known = {} if line is None else line["commands"]
-    return {name: from_dict(values, CommandFigures, "metrics") for name, values in known.items()}
+    line = next((line for line in reversed(lines) if _is_of(line, kept) and "commands" in line), None)
+    return {} if line is None else read_commands(line["commands"])
+
+
+def _is_of(line: Mapping[str, Any], update: int) -> bool:
+    """Return whether a line of metrics is of the evaluation after an update."""
+    return line.get("step") == update and "failed_training" in line
 
 
 def _is_positive(difference: Tensor) -> bool:
