@@ -20,7 +20,14 @@ from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
 from neurodyn.nets.ensemble import EnsembleConfig
 from neurodyn.nets.networks import NetConfig
 from neurodyn.policy.online_learning.settings import OnlineSettings
-from neurodyn.policy.settings import AimSettings, CloneSettings, NetworkSettings, PolicySettings, ShacSettings, TrainingSettings
+from neurodyn.policy.settings import (
+    AimSettings,
+    CloneSettings,
+    NetworkSettings,
+    PolicySettings,
+    ShacSettings,
+    TrainingSettings,
+)
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 

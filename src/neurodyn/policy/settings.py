@@ -103,7 +103,7 @@ class AimSettings(Config, frozen=True):
     updates: int = 300
     """Updates of a round."""
     error: float = 0.1
-    """Largest error of commanded velocities in the evaluation of the kept policy [m/s or rad/s]."""
+    """Largest velocity error [m/s or rad/s], in the evaluation of the kept policy (`control.commands`)."""
     falls: float = 0.02
     """Largest share of its episodes that fail."""
 

@@ -12,8 +12,12 @@ from neurodyn.report.page import Table
 def commands_table(results: Sequence[Returns]) -> Table:
     """Return commanded and achieved values by dynamics; no rows for tasks without commands."""
     rows = [
-        [row.dynamics, name, *(f"{x:.3g}" for x in (one.commanded, one.achieved, one.moved)),
-         "" if one.error is UNSET else f"{one.error:.2g}"]
+        [
+            row.dynamics,
+            name,
+            *(f"{x:.3g}" for x in (one.commanded, one.achieved, one.moved)),
+            "" if one.error is UNSET else f"{one.error:.2g}",
+        ]
         for row in results
         for name, one in ({} if row.commands is UNSET else row.commands).items()
     ]

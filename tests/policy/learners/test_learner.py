@@ -146,6 +146,7 @@ def test_a_training_in_a_model_of_logs_is_no_exploit_of_it(
         _support=None,
         _promise=None,
         _out=tmp_path,
+        _settings=PolicySettings(),
     )
     state: Any = SimpleNamespace(last=3000.0, best_step=1, step=1)
     assert [one.grade for one in PolicyLearner.verdicts(learner, state)] == ([] if grade is None else [grade])
