@@ -112,7 +112,8 @@ def import_(
     from neurodyn.cli.terminal.tables import print_import
     from neurodyn.data.header import Split
     from neurodyn.data.readers import import_logs, import_rows
-    from neurodyn.data.readers.column_map import with_alignment, with_centers
+    from neurodyn.data.readers.column_map import PAYLOAD, with_alignment, with_centers
+    from neurodyn.identify.unknowns.bodies import loads_of
     from neurodyn.robots.data import declared_commands, find_map, find_reader, find_rows
     from neurodyn.sim.pivots import pivot_places
     from neurodyn.sim.simulators import articulation
@@ -137,7 +138,11 @@ def import_(
         if alignment is not None:
             columns = with_alignment(columns, alignment)
         columns = with_centers(columns, lambda: articulation(own).centers_of_mass)
-        commands = replace(declared_commands(own), places=pivot_places(own) if columns.found else None)
+        carries = any(name.endswith(PAYLOAD) for name in columns.parameters)
+        commands = replace(
+            declared_commands(own), places=pivot_places(own) if columns.found else None,
+            loads=loads_of(own) if carries else None,
+        )  # fmt: skip
         store = import_logs(files, columns, own.spec, out, split=split, seed=seed, declared=commands)
     print_import(store, out)
     verdict = str(combine_verdicts(store.header.findings))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What commands are: declared drives and limits, and whether they are targets that joints follow."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,19 +13,26 @@ _ALIKE, _LEAST_RATIO = 0.9, 0.5
 """Correlation of a command with the position, and least ratio of their deviations, from which on it is a target."""
 
 
+Loads = Callable[[str, tuple[float, float, float], float, np.ndarray], Mapping[str, np.ndarray]]
+"""From a joint, place [m] and radius of gyration [m] of a payload on its link, and masses [kg], shape [N], to the
+quantities of the link with each, shape [N], by name."""
+
+
 @dataclass(frozen=True)
 class DeclaredCommands:
-    """What a robot's declaration says about its commands.
+    """What a robot's declaration says about its commands, and about bodies that it carries.
 
     Attributes:
         drives: Drives that follow them, by joint.
         limits: Least and greatest command, by joint.
         places: Places of the points that pivots hold; None if the robot has none.
+        loads: Quantities of links that carry a payload; None if the log has none.
     """
 
     drives: Mapping[str, Drive] = field(default_factory=dict)
     limits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     places: Places | None = None
+    loads: Loads | None = None
 
 
 def targets_among(pairs: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:

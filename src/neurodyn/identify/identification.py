@@ -195,7 +195,8 @@ class _Identification:
         if problem.store.header.base != "measured":
             asked, mounting = split_mounting(asked, problem.store.header, sensors)
             self.settings = settings = with_one_mass(settings, declared.mechanism, asked)
-        coupled = bool(settings.quantities) or is_coupled(problem.robot, declared.mechanism, quantities, asked)
+        coupled = bool(settings.quantities or recorded)
+        coupled = coupled or is_coupled(problem.robot, declared.mechanism, quantities, asked)
         if tells_little(problem.store):
             self.settings = settings = msgspec.structs.replace(settings, structures=False, networks=False)
         self.sensing = LogSensors.of(
@@ -224,7 +225,7 @@ class _Identification:
         self.history = settings.history if remembers and not settings.stages else 0
         self.hybrid = self.dynamics(problem.blueprint) if networks else None
         self.beside = {name: load_simulator(name) for name in problem.beside}
-        self.environments = RecordedEnvironments(problem.store)
+        self.environments = RecordedEnvironments(problem.store, names=recorded)
         self.frames = max(1, round(settings.horizon / problem.robot.spec.dt))
         self.starts = settings.starts_of(spec.name for spec in self.specs)
         self.logged = problem.store

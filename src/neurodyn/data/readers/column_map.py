@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from neurodyn.core.config import Aliases, Config, from_dict, read_config, read_plain, rename_keys, to_dict
 from neurodyn.core.description.contacts import ContactPointLayout
@@ -174,14 +174,25 @@ class Column(Config, frozen=True):
         return (*self.columns, *self.subtracted)
 
 
+PAYLOAD = ".payload"
+"""End of the name of a payload's mass among the parameters of a log."""
+
+
 class ParameterColumn(Column, frozen=True):
     """Column of a quantity of the robot that differs between runs.
 
     Attributes:
         averaged: Whether the mean over an episode counts; otherwise an episode ends where the value changes.
+        place: Of "JOINT.payload": centre of the payload in the body frame of the joint's link [m].
+        radius: Of "JOINT.payload": radius of gyration of the payload about its centre [m].
     """
 
     averaged: bool = False
+    place: Vector3 | UnsetType = UNSET
+    radius: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.radius >= 0.0, "radius", self.radius, "a number from 0 on [m]")
 
 
 _OF_SOME_FORMATS = frozenset({
@@ -205,8 +216,9 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
             sample; for single joints, over the rows around each row.
         floating: Columns of each free or ball joint, by name; these joints are not in `q` and `qd`. A floating base
             whose pose nobody measures is "unmeasured".
-        parameters: Quantities of the robot that the log knows, such as a payload, a firmware's gain, a supply voltage,
-            or whether a motor was on, by their names; one value per row, or in an npz per run.
+        parameters: Quantities of the robot that the log knows, such as a firmware's gain, a supply voltage, whether a
+            motor was on, or the mass of a payload ("JOINT.payload", with its place), by their names; one value per row,
+            or in an npz per run.
         measured: Columns of further sensors, by sensor name (`data.readers.sensor_columns`).
         control_kind: "torque"; "target" of a controller, which identification simulates; "velocity" of joints with
             prescribed motion; or "command" of the robot's own actuators, as which the default counts for such robots.
@@ -319,6 +331,13 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
                              "signs; valid with them: joints alone")  # fmt: skip
         for name, one in self.measured.items():
             one.stream(name)
+        for name, one in self.parameters.items():
+            if name.endswith(PAYLOAD) != (one.place is not UNSET):
+                given = "no" if one.place is UNSET else "a"
+                raise ValueError(
+                    f"parameters: {name!r} has {given} `place`; valid: the mass of a payload, JOINT.payload, with the "
+                    "`place` of its centre on the joint's link"
+                )
         if any(not column.columns for column in coordinates):
             raise ValueError("a column is an empty list; valid: the name of a column, or several to add up")
 

@@ -11,6 +11,7 @@ from typing import IO, Any, Literal
 
 import msgspec
 import numpy as np
+from msgspec import UNSET
 
 from neurodyn.core.artifacts import require_writable
 from neurodyn.core.config import expand_keys, to_dict
@@ -29,7 +30,7 @@ from neurodyn.data.header import CONTROL, SITTING, Delay, Split, Status, StoreHe
 from neurodyn.data.held_points import HeldPoints, intervals
 from neurodyn.data.log_checks import check_log
 from neurodyn.data.readers.alignment import Alignment, measure, velocity_delay
-from neurodyn.data.readers.column_map import READERS, ColumnMap, LogFormat, is_log, read_column_map, recognise
+from neurodyn.data.readers.column_map import PAYLOAD, READERS, ColumnMap, LogFormat, is_log, read_column_map, recognise
 from neurodyn.data.readers.patterns import expand, has_patterns
 from neurodyn.data.readers.raw import RawRun, Survey, mirror
 from neurodyn.data.readers.resample import check_rate, control_in_parts, frame_times, resample, segments
@@ -240,7 +241,7 @@ def _collect(
     logged = columns.logged_spec(spec, where)
     columns = _with_all_columns(columns, logged, files[0])
     columns.factors(logged, where)
-    _require_places(columns, declared, where)
+    _require_declared(columns, declared, where)
     survey, conversion = Survey(columns.max_gap), _Conversion(columns, spec, logged, rows, declared)
     troubles: list[str] = []
     for file in tracked(files):
@@ -270,6 +271,7 @@ def _collect(
         )
     labels, splits = _splits(_in_sittings(conversion.episodes, survey), survey, *choice)
     table = episode_table([label.length for label in labels], status=Status.LOG, split=splits)
+    usual, parameters = _quantities(columns, [label.parameters for label in labels], conversion.declared)
     header = StoreHeader(
         spec=spec,
         source="log",
@@ -283,16 +285,19 @@ def _collect(
         drives=columns.drives,
         delays=conversion.delays,
         base="unmeasured" if columns.unmeasured else "measured",
-        parameters=_usual(columns, [label.parameters for label in labels], conversion.declared),
+        parameters=usual,
     )
     for name, names in (("run", header.runs), ("group", header.groups)):
         table[name] = [names.index(getattr(label, name)) if getattr(label, name) else -1 for label in labels]
-    parameters = np.array([label.parameters for label in labels], np.float32) if columns.parameters else None
     return header.with_findings(_findings(header, table, rows, conversion.declared)), table, parameters
 
 
-def _require_places(columns: ColumnMap, declared: DeclaredCommands, where: str) -> None:
-    """Refuse controls that nothing finds."""
+def _require_declared(columns: ColumnMap, declared: DeclaredCommands, where: str) -> None:
+    """Refuse controls that nothing finds, and payloads on links that are not known."""
+    if declared.loads is None and any(one.place is not UNSET for one in columns.parameters.values()):
+        raise InputError(
+            f"{where}: a payload needs the links of a robot; valid: the file that `neurodyn import` writes"
+        )
     if columns.found and declared.places is None:
         raise InputError(
             f"{where}: control: found needs the links of a robot with pivots; valid: columns, or for such a robot the "
@@ -307,16 +312,33 @@ def _require_places(columns: ColumnMap, declared: DeclaredCommands, where: str) 
             )
 
 
-def _usual(columns: ColumnMap, values: Sequence[tuple[float, ...]], declared: DeclaredCommands) -> dict[str, float]:
-    """Return the value of each parameter for worlds without their own: as declared, or else the mean over episodes."""
-    known = {
+def _quantities(
+    columns: ColumnMap, values: Sequence[tuple[float, ...]], declared: DeclaredCommands
+) -> tuple[dict[str, float], np.ndarray | None]:
+    """Return the robot's quantities that the log knows, from the values of the map's parameters in each episode.
+
+    Returns:
+        The value of each for worlds without their own: as declared, or else the mean over episodes; and the values,
+        shape [episodes, quantities], None without any.
+    """
+    known: dict[str, Any] = {
         f"{ACTUATOR}{joint}.{what}": value
         for joint, drive in declared.drives.items()
         for what, value in drive.quantities().items()
     }
-    means = np.mean(values, axis=0).tolist() if columns.parameters else []
-    pairs = zip(columns.parameters, means, strict=True)
-    return {name: mean if (value := known.get(name)) is None else float(value) for name, mean in pairs}
+    by_name: dict[str, np.ndarray] = {}
+    for (name, column), own in zip(columns.parameters.items(), np.array(values, float).T, strict=True):
+        if column.place is UNSET:
+            by_name[name] = own
+            continue
+        if (own < 0.0).any():
+            raise InputError(f"parameters: {name} is {own.min():g} kg in an episode; valid: 0 or more")
+        assert declared.loads is not None  # see `_require_declared`
+        load = declared.loads, name.removesuffix(PAYLOAD), column.place, column.radius
+        by_name |= load[0](*load[1:], own)
+        known |= {link: float(alone[0]) for link, alone in load[0](*load[1:], np.zeros(1)).items()}
+    usual = {name: float(own.mean() if known.get(name) is None else known[name]) for name, own in by_name.items()}
+    return usual, np.stack(list(by_name.values()), 1).astype(np.float32) if by_name else None
 
 
 def _findings(header: StoreHeader, table: np.ndarray, rows: IO[bytes], declared: DeclaredCommands) -> list[Finding]:

@@ -314,8 +314,9 @@ class HeldOut:
 
     @cached_property
     def environments(self) -> RecordedEnvironments:
-        """Environments of the windows."""
-        return RecordedEnvironments(self.store)
+        """Environments of the windows, with the quantities of the robot that the log gives by run."""
+        own = list(self.models.values())[-1].own_quantities if self.store.header.of_robot else ()
+        return RecordedEnvironments(self.store, names=own)
 
     @property
     def frames(self) -> int:
@@ -329,7 +330,8 @@ class HeldOut:
             name: hybrid_forecast(model, self.start, self.context, self.noise, self.environments)
             for name, model in self.models.items()
         }
-        return forecasts | {name: model_forecast(model, self.environments) for name, model in self.beside.items()}
+        around = RecordedEnvironments(self.store)
+        return forecasts | {name: model_forecast(model, around) for name, model in self.beside.items()}
 
     @cached_property
     def rollouts(self) -> tuple[Windows, dict[str, RolloutErrors]]:

@@ -10,9 +10,15 @@ $$I = I_1 + I_2 + \frac{m_1 m_2}{m_1 + m_2} (d^T d\,1 - d d^T)$$
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from neurodyn.core.description.mechanism import INERTIA_ENTRIES
+from neurodyn.core.errors import InputError, choices
+from neurodyn.data.commands import Loads
+from neurodyn.dynamics.hybrid.declared import declared_mechanism
+from neurodyn.robots import Robot
 
 
 class BodyTensors(NamedTuple):
@@ -39,6 +45,30 @@ def with_ball(body: BodyTensors, mass: Tensor, place: Sequence[Tensor], radius: 
         entry: value + swung[entry] + (ball if entry[0] == entry[1] else 0.0) for entry, value in body.inertia.items()
     }
     return BodyTensors(total, centre, inertia)
+
+
+def loads_of(robot: Robot) -> Loads:
+    """Return what gives the quantities of a robot's links with a payload, for logs that hold its mass.
+
+    See `data.commands.Loads`; it raises an InputError for a joint that the robot does not have.
+    """
+    links = {link.joint.name: link for link in declared_mechanism(robot, None)[0].links}
+
+    def loads(
+        joint: str, place: tuple[float, float, float], radius: float, masses: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        if joint not in links:
+            raise InputError(f"parameters: {joint}.payload: no joint {joint!r}; valid: {choices(list(links))}")
+        link = links[joint]
+        mass, (x, y, z) = torch.from_numpy(masses).double(), (torch.tensor(one).double() for one in place)
+        body = BodyTensors(
+            mass.new_tensor(link.mass), mass.new_tensor(link.com).unbind(),
+            dict(zip(INERTIA_ENTRIES, mass.new_tensor(link.inertia).unbind(), strict=True)),
+        )  # fmt: skip
+        loaded = with_ball(body, mass, (x, y, z), mass.new_tensor(radius))
+        return {name: value.expand(len(mass)).numpy() for name, value in loaded.quantities(joint).items()}
+
+    return loads
 
 
 def with_moment(body: BodyTensors, mass: Tensor, moment: Sequence[Tensor]) -> BodyTensors:
