@@ -54,7 +54,8 @@ def test_friction_that_grows_with_load_is_found_where_errors_last(declaration: P
     search = StructureSearch(fitting, costs=dict(fitting.run().stages))
     assert search._round_of_springs(["elbow"])
     assert [one.name for one in search.tried] == [
-        "friction that grows with load in the drive of elbow", "a spring between motor and link of elbow"
+        "friction that grows with load in the drive of elbow", "a spring beside the drive of elbow",
+        "a spring between motor and link of elbow",
     ]  # fmt: skip
     assert all(one.asked_by == ["errors of elbow last"] for one in search.tried)
     space, x = search.fitting.space, search.fitting.x

@@ -69,6 +69,8 @@ _FEW = 3
 """
 _SHARE = 0.8
 """Largest share of the error with which a structure is kept that no screening asked for."""
+_EVEN = 1.005
+"""Share of the error up to which errors are the same, and one is kept with which fewer values are implausible."""
 _IN_JOINTS = (LOADED_FRICTION, PARALLEL_SPRING)
 """Screened structures that are tried where errors of a joint last, too."""
 _PATIENT = 25
@@ -317,7 +319,7 @@ class StructureSearch:
         judgement = before.judge(errors)
         # Values that stood in for a structure say so where errors leave it open, and where its effect is uncertain.
         fewer = len(_implausible(self.fitting)) - len(_implausible(trial))
-        acts = fewer > 0 and (judgement.kept or (judgement.open and (judgement.share or 1.0) < 1.0))
+        acts = fewer > 0 and (judgement.kept or (judgement.open and (judgement.share or 1.0) < _EVEN))
         why = f", and {fewer} fewer of the values are implausible with it" if acts else ""
         if judgement.kept and not acts:
             acts = has_effect(trial, self._effects(trial, candidate), kept_stage(costs))
@@ -342,7 +344,7 @@ class StructureSearch:
 
     def _keep(self, trials: Sequence["_Trial"]) -> bool:
         """Keep the best of trials, if one is better than the fit."""
-        most = {kind: 1.0 if structure.screened else _SHARE for kind, structure in STRUCTURES.items()}
+        most = {kind: _EVEN if structure.screened else _SHARE for kind, structure in STRUCTURES.items()}
         better = [one for one in trials if one.told.kept and (one.told.share or 0.0) < most[one.candidate.kind]]
         best = min(better, key=lambda one: one.told.share or 0.0, default=None)
         if best is not None and STRUCTURES[best.candidate.kind] is MOVED_CENTRE:  # which a payload moves, too
