@@ -33,8 +33,12 @@ types: .venv/dev.stamp  ## Check types.
 layers: .venv/dev.stamp  ## Check that imports run one way.
 	$(BIN)/lint-imports
 
-bench: .venv/dev.stamp  ## Run all benchmarks but that of a GPU, the campaign and the soak on one thread; figures go to benchmarks/results/.
-	set -e; for script in $(filter-out benchmarks/gpu.py benchmarks/campaign.py benchmarks/soak.py,$(wildcard benchmarks/[a-z]*.py)); do \
+# Benchmarks of robots, logs or policies that other commands make take a folder or files; others run for hours.
+BENCHMARKS := $(filter-out $(addprefix benchmarks/, gpu.py campaign.py soak.py conditions.py export_replay.py next_motion.py \
+    onboard.py promises.py refits.py sabotage.py sensed_policies.py stand_ins.py walkers.py zoo.py),$(wildcard benchmarks/[a-z]*.py))
+
+bench: .venv/dev.stamp  ## Run the benchmarks that need no arguments on one thread, but the campaign, the soak and that of a GPU; figures go to benchmarks/results/.
+	set -e; for script in $(BENCHMARKS); do \
 	    echo "== $$script"; \
 	    OMP_NUM_THREADS=1 $(BIN)/python $$script --json benchmarks/results/$$(basename $$script .py).json; \
 	done

@@ -7,23 +7,15 @@ OMP_NUM_THREADS=1 python benchmarks/gymnasium_step.py --task cartpole-swingup --
 
 import argparse
 import statistics
-import time
-from collections.abc import Callable
 
 import gymnasium
 import torch
 
 import neurodyn
+from _common import cpu_seconds, result_parser, write_result
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.policy import PolicyEnvironment
 from neurodyn.tasks import load
-
-
-def cpu_seconds(act: Callable[[], object], frames: int) -> float:
-    began = time.process_time()
-    for _ in range(frames):
-        act()
-    return time.process_time() - began
 
 
 def plain(asked: argparse.Namespace) -> PolicyEnvironment:
@@ -33,7 +25,7 @@ def plain(asked: argparse.Namespace) -> PolicyEnvironment:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = result_parser(__doc__)
     parser.add_argument("--task", default="ant-run")
     parser.add_argument("--dynamics", default="pretrained:ant")
     parser.add_argument("--worlds", type=int, default=512)
@@ -57,12 +49,11 @@ def main() -> None:
             if turn:  # the first one compiles
                 spent[name].append(seconds)
     ratios = [below / above for below, above in zip(spent["below"], spent["gymnasium"], strict=True)]
-    for name, seconds in spent.items():
-        rate = asked.worlds * asked.frames / statistics.median(seconds)
-        print(f"{name:>10}: {rate:12,.0f} transitions per CPU second")
-    print(
-        f"{'share':>10}: {100 * statistics.median(ratios):.1f} % ({100 * min(ratios):.1f} to {100 * max(ratios):.1f})"
-    )
+    figures = {
+        f"{name}_transitions_per_cpu_s": asked.worlds / statistics.median(seconds) for name, seconds in spent.items()
+    }
+    shares = {"least": min(ratios), "median": statistics.median(ratios), "most": max(ratios)}
+    write_result(asked.json, "gymnasium_step", figures | {f"share_{name}": x for name, x in shares.items()}, {})
 
 
 if __name__ == "__main__":
