@@ -5,13 +5,16 @@ BIN := .venv/bin
 WORKERS ?= 2
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-variant test-environments coverage lint types layers bench campaign soak sbom audit docs wheel figures-check clean
+.PHONY: demo test test-slow test-variant test-environments coverage lint types layers bench campaign soak sbom audit docs wheel figures-check clean
 
 demo: .venv/demo.stamp  ## From a robot's log to a policy that works on it, with a page to show: demo/report.html.
 	$(BIN)/neurodyn demo
 
-test: .venv/dev.stamp  ## Run the tests, in as many processes as WORKERS says.
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+test: .venv/dev.stamp  ## Run the tests but the slow ones, in as many processes as WORKERS says.
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow"
+
+test-slow: .venv/dev.stamp  ## Run the slow tests: whole adaptations and trainings, examples, notebooks.
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m slow
 
 test-variant: .venv/dev.stamp  ## Run the tests that train as on another machine: other rounding, two threads, random order.
 	ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE OMP_NUM_THREADS=2 NEURODYN_TEST_THREADS=2 \

@@ -11,6 +11,7 @@ import pytest
 from tests.plant import repository
 
 
+@pytest.mark.slow
 def test_the_short_campaign_has_no_failures(tmp_path):
     pytest.importorskip("newton")
     script, out = repository() / "benchmarks" / "campaign.py", tmp_path / "campaign.json"

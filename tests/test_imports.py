@@ -99,6 +99,7 @@ def test_heavy_imports_are_detected():
         require_light(["import sys", "import numpy"], ["numpy"])
 
 
+@pytest.mark.slow
 def test_every_module_but_the_solvers_is_imported_without_a_simulator_and_without_git(tmp_path: Path):
     """A solver is a subclass of Newton's; everything else imports Newton inside functions. rsl_rl imports GitPython."""
     script = """

@@ -48,6 +48,7 @@ def swinging(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_kind_is_picked_by_held_out_errors_in_a_time_budget(swinging, capsys):
     words = ("--kind", "any", "--minutes", 0.05, "--threads", 1)
     call("train", swinging, "--data", swinging / "log.h5", "--out", swinging / "run", *words)

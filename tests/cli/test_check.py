@@ -43,6 +43,7 @@ def test_a_sound_robot_leads_to_data(tmp_path, capsys):
     assert "critical damping" in page
 
 
+@pytest.mark.slow
 def test_a_robot_that_explodes_ends_with_2_and_nothing_next(coarse, capsys):
     assert run(["check", str(coarse), "--worlds", "8", "--frames", "40"]) == 2
     out, error = capsys.readouterr()

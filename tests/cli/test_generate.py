@@ -47,6 +47,7 @@ def test_contact_points_and_inputs_are_told_before_data_are_made(tmp_path, capsy
     assert "4 contact points, 85 network inputs" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_what_left_plausible_bounds_is_explained(tmp_path, capsys, cartpole):
     generate("anymal-c", 3200, tmp_path / "data.h5", worlds=32, passive_fraction=0.0)
     out = capsys.readouterr().out

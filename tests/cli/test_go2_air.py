@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(
 LEGS = [f"{leg}_{part}_joint" for leg in ("FL", "FR", "RL", "RR") for part in ("hip", "thigh", "calf")]
 
 
+@pytest.mark.slow
 def test_a_declared_quadruped_follows_a_log_of_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert run(["init", str(asset_path(load("go2"))), "--fixed-base", "--dt", ".005", "--no-check"]) == 0

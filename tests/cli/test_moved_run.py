@@ -12,6 +12,8 @@ from neurodyn.report.recording import record_run
 from tests.cli.calls import call
 from tests.robots.own_robots import write_arm
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("newton")
 
 

@@ -59,6 +59,7 @@ def train(plant_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return ["train", "cartpole", "--data", str(plant_file), "--out", str(tmp_path / "run"), "--size", str(size)]
 
 
+@pytest.mark.slow
 @pytest.mark.trains
 def test_two_processes_write_one_run_and_one_text(
     train: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -79,6 +80,7 @@ def test_two_processes_write_one_run_and_one_text(
     )
 
 
+@pytest.mark.slow
 def test_ranks_that_disagree_end_with_one_line_and_write_nothing(
     train: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

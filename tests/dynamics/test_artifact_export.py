@@ -88,6 +88,7 @@ def hopping(base, kind, scene=PLANE, substeps=2):
     return NeuralDynamics(encoding, predictor, scene=scene).requires_grad_(False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("base", "substeps"), [("contact", 2), ("impulses", 1)])
 def test_contact_points_and_bases_are_in_the_file(base, substeps, tmp_path):
     model = hopping(base, "gru", substeps=substeps)

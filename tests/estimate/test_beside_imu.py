@@ -75,6 +75,7 @@ def test_residuals_have_the_derivatives_of_differences(name: str):
     torch.testing.assert_close(jacobian[..., first:], numeric[..., first:], atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [smooth_base, filter_base])
 def test_odometry_makes_velocities_better(way):
     run, truth = hop(1.0)

@@ -158,6 +158,7 @@ def test_unknowns_that_frames_share_are_those_of_dense_algebra():
     assert (step.covariance.diagonal() >= least.diagonal()).all()
 
 
+@pytest.mark.slow
 def test_an_imu_that_sits_elsewhere_and_is_turned_is_found():
     runs, truths = zip(*(hop(3.0, seed) for seed in range(3)), strict=True)
     off = torch.tensor([-0.02, 0.02, 0.02, 0.05, -0.06, 0.04], dtype=torch.float64)

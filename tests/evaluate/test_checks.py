@@ -50,6 +50,7 @@ def only(monkeypatch: pytest.MonkeyPatch):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in robots.names() if robots.load(name).asset])
 def test_robots_that_ship_can_be_learned_from(name):
     robot = robots.load(name)

@@ -166,6 +166,7 @@ def test_networks_act_on_joints_that_the_log_has():
     assert len(model.mechanism.names) == 13
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_after_its_fit_goes_on(run: tuple[Path, Identification], log: Path, tmp_path: Path):
     out, found = run
     half = tmp_path / "half"
@@ -300,6 +301,7 @@ def test_quantities_are_chosen_and_added_by_a_file_of_older_keys(log: Path, tmp_
     assert (record.settings.undetermined_above, record.settings.rollouts_each) == (0.8, 10)
 
 
+@pytest.mark.slow
 def test_an_adaptation_is_an_identification_with_its_settings(log: Path, tmp_path: Path):
     settings = msgspec.structs.replace(SETTINGS, quantities=("*.damping", "actuator.*"), networks=False, proposals=0)
     adapted = adapt("cartpole", log, tmp_path / "adapted", settings=settings, threads=1).figures
@@ -339,6 +341,7 @@ def test_settings_that_stages_do_not_take_are_refused(changes: dict[str, object]
         msgspec.structs.replace(SETTINGS, **changes)
 
 
+@pytest.mark.slow
 def test_derivatives_of_short_steps_are_taken_from_longer_ones(log: Path):
     model, store = model_of("cartpole", "*"), Store.open(log)
     short = replace(model, engine=msgspec.structs.replace(model.engine, substeps=80))

@@ -52,6 +52,7 @@ def disagreeing(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Identif
     return folder / "run", adapt("cartpole", data, folder / "run", settings=SETTINGS, threads=1)
 
 
+@pytest.mark.slow
 def test_logs_that_disagree_are_told_with_the_quantity(disagreeing: tuple[Path, Identification]):
     figures = disagreeing[1].figures
     (difference,) = figures.differences
@@ -65,6 +66,7 @@ def test_logs_that_disagree_are_told_with_the_quantity(disagreeing: tuple[Path, 
     assert "logs-disagree" in [one.name for one in figures.findings]
 
 
+@pytest.mark.slow
 def test_what_differs_has_its_own_value_in_each_log(disagreeing: tuple[Path, Identification]):
     out, found = disagreeing
     damping = next(one for one in found.figures.parameters if one.name == "hinge.damping")
@@ -78,6 +80,7 @@ def test_what_differs_has_its_own_value_in_each_log(disagreeing: tuple[Path, Ide
     assert {"a", "b", "c"} == set(next(q for q in saved["quantities"] if q["name"] == "hinge.damping")["by_log"])
 
 
+@pytest.mark.slow
 def test_evaluations_use_the_value_of_each_log_and_fit_that_of_a_new_one(
     disagreeing: tuple[Path, Identification], tmp_path: Path
 ):
@@ -98,6 +101,7 @@ def test_evaluations_use_the_value_of_each_log_and_fit_that_of_a_new_one(
     assert torch.tensor(new.parameters[:, k]).median() == pytest.approx(own.groups["c"][k], rel=0.25)
 
 
+@pytest.mark.slow
 def test_the_posterior_is_as_wide_as_the_logs_differ(disagreeing: tuple[Path, Identification]):
     names, rows = read_posterior(disagreeing[0])
     damping = rows[:, names.index("hinge.damping")]
@@ -105,6 +109,7 @@ def test_the_posterior_is_as_wide_as_the_logs_differ(disagreeing: tuple[Path, Id
     assert float(damping.std()) == pytest.approx(spread, rel=0.65)
 
 
+@pytest.mark.slow
 def test_logs_that_agree_have_one_value(tmp_path: Path):
     data = logs(tmp_path, {"a": DAMPING, "b": DAMPING})
     figures = adapt("cartpole", data, tmp_path / "run", settings=SETTINGS, threads=1).figures
@@ -117,6 +122,7 @@ def test_logs_that_agree_have_one_value(tmp_path: Path):
     assert max(each) >= pooled * 0.95
 
 
+@pytest.mark.slow
 def test_a_quantity_can_be_told_to_vary(tmp_path: Path):
     data = logs(tmp_path, {"a": DAMPING, "b": OTHER})
     settings = msgspec.structs.replace(SETTINGS, per_log={"hinge.damp*": 1.0})

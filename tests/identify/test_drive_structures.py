@@ -22,6 +22,7 @@ def declaration(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return faulty_arm.declared(tmp_path_factory.mktemp("arm"))
 
 
+@pytest.mark.slow
 def test_a_healthy_arm_keeps_no_structure(declaration: Path):
     search = faulty_arm.searched(declaration, faulty_arm.log(declaration.parent))
     assert not search.kept, search.tried
@@ -39,6 +40,7 @@ def rub(model: mujoco.MjModel, data: mujoco.MjData) -> None:
     model.dof_frictionloss[:] = 1e-6, SHARE * abs(torques)
 
 
+@pytest.mark.slow
 def test_friction_that_grows_with_load_is_found_in_its_joint(declaration: Path):
     search = faulty_arm.searched(declaration, faulty_arm.log(declaration.parent, step=rub))
     assert [(one.kind, one.place) for one in search.kept] == [("friction", "elbow")], search.tried

@@ -151,6 +151,7 @@ def test_the_base_of_a_bolted_robot_may_touch_its_first_link(tmp_path: Path):
     assert clearance.first_contact(paths[1:]) == ("lower", "stand", 0)
 
 
+@pytest.mark.slow
 def test_a_robot_of_torques_follows_positions(tmp_path: Path):
     """Torques alone would drift; the file holds positions, and what torques to expect beside it."""
     robot = declared(tmp_path / "robot")

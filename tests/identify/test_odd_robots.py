@@ -118,12 +118,14 @@ def flown(tmp_path_factory: pytest.TempPathFactory) -> Identification:
     return adapt(str(folder / "declared"), folder / "log.h5", folder / "run", settings=SETTINGS, threads=1)
 
 
+@pytest.mark.slow
 def test_a_body_without_joints_is_a_robot(flown: Identification):
     assert flown.figures.chosen != "declared"
     errors = {one.name: one.test["base [m]"][-1] or 0.0 for one in flown.figures.rungs}
     assert errors["identified"] < 0.3 * errors["declared"]
 
 
+@pytest.mark.slow
 def test_an_evaluation_shows_a_flying_body_the_past_that_its_model_reads(flown: Identification, tmp_path: Path):
     folder = tmp_path / "again"
     robot = declared(folder, flyer(), ROTORS_DECLARED)
@@ -133,6 +135,7 @@ def test_an_evaluation_shows_a_flying_body_the_past_that_its_model_reads(flown: 
     assert found.context_frames == min(flown.dynamics.spec.context, 30)
 
 
+@pytest.mark.slow
 def test_centre_and_inertia_of_a_free_body_are_found(flown: Identification):
     gains = np.array([value(flown, f"actuator.r{k}.gain") for k in range(4)])
     arms = 0.05 * np.array([x for x, *_ in ROTORS]) - value(flown, "body.com.x")
@@ -204,6 +207,7 @@ def test_an_inertia_stays_that_of_a_body_however_it_is_stretched():
     assert all(float(same[entry]) == pytest.approx(float(entries[entry])) for entry in INERTIA_ENTRIES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kept", "network", "kind", "words"),
     [

@@ -275,6 +275,7 @@ def test_models_are_judged_and_doubted_by_joints_and_readings_alone():
     assert judge(errors(logged, spinning), errors(elsewhere), [4, 8], blocks).kept
 
 
+@pytest.mark.slow
 def test_a_perfect_model_errs_by_starts_as_uncertain_as_the_estimate_and_by_noise_of_readings(hopped):
     robot, store = hopped
     estimates, model = BaseEstimates(store, {"imu": tripod.IMU}), declared_hybrid(robot)

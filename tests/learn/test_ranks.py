@@ -20,6 +20,8 @@ pytest.importorskip("rsl_rl")
 from neurodyn.learn.devices import launch
 from tests.learn import rank_work
 
+pytestmark = pytest.mark.slow
+
 EXACT = {"rtol": 1e-9, "atol": 1e-11}
 
 

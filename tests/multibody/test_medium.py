@@ -24,6 +24,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_steps_and_derivatives_are_mujocos_and_those_of_differences(case):
     density, viscosity, wind, integrator, shape = CASES[case]

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 _SCRIPT = """
@@ -17,6 +19,8 @@ class Blocked:
 
 sys.meta_path.insert(0, Blocked())
 from pathlib import Path
+
+import pytest
 import torch
 from neurodyn.data.header import StoreHeader
 from neurodyn.data.store import Store
@@ -49,6 +53,7 @@ print("trained")
 """
 
 
+@pytest.mark.slow
 def test_a_policy_is_trained_in_a_world_model_without_newton(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", _SCRIPT, str(tmp_path)], capture_output=True, text=True, cwd=ROOT, check=False

@@ -47,6 +47,7 @@ def random_state(robot, worlds, seed=0):
     return q, torch.randn(worlds, robot.spec.nv, generator=generator)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(GROUNDS))
 def test_distance_is_that_of_the_pipelines_contact(name):
     """float32; worlds where the ball's centre is outside, or inside a shape that the pipeline knows as a solid."""

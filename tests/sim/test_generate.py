@@ -274,6 +274,7 @@ def test_short_data_sets_are_cut_into_batches_that_processes_share():
     assert batch_worlds(100, "cuda") == 512
 
 
+@pytest.mark.slow
 def test_processes_make_the_data_of_one_and_end_with_it(cartpole, tmp_path, monkeypatch):
     given = {"transitions": 1000, "frames": 50, "worlds": 2, "seed": 3}
     generate(cartpole, **given, threads=1, out=tmp_path / "one.h5")

@@ -137,6 +137,7 @@ SHAPES: dict[str, tuple[Shape, float]] = {
 FLAT = ("plane", "box", "cylinder", "convex mesh", "heightfield")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "name"), [*(("ball", name) for name in SHAPES), *(("cube", name) for name in FLAT)])
 def test_a_body_comes_to_rest_on_every_shape_that_holds_it_at_every_pose(free_body, files, body, name):
     shape, top = SHAPES[name]

@@ -24,6 +24,12 @@ def _franka() -> Any:
     return franka
 
 
+def _hover() -> Any:
+    from neurodyn.tasks import hover
+
+    return hover
+
+
 def _nerd() -> Any:
     from neurodyn.tasks import nerd
 
@@ -87,6 +93,7 @@ TASKS: "Registry[Callable[[], Task]]" = Registry(
 
 TASKS_OF_ROBOTS: "Registry[Callable[[str], Task]]" = Registry(
     "task",
+    hover=Later(lambda: _hover().Hover),
     lift=Later(lambda: _objects().Lift),
     push=Later(lambda: _objects().Push),
     reach=Later(lambda: _reach().Reach),

@@ -22,6 +22,7 @@ def policy(tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.trains
 def test_figures_have_the_keys_that_are_promised(policy, tmp_path):
     path = tmp_path / "figures.json"

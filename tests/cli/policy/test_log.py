@@ -27,6 +27,7 @@ def _policy(folder: Path, task: str = "anymal-velocity") -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_log_is_written_as_a_store_and_as_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("newton")
     out, rows = tmp_path / "log.h5", tmp_path / "log.csv"

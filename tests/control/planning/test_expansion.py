@@ -78,6 +78,7 @@ def test_its_gradients_are_those_of_the_returns():
     torch.testing.assert_close(gradient_of(at, plans), by_autograd(at, plans))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cartpole-swingup", "ant-run"])
 def test_its_gradients_are_those_of_a_robot(name):
     """The ant's base turns, and its actions are torques that depend on nothing else."""

@@ -70,6 +70,7 @@ def arm(folder: Path, start: list[float]) -> str:
     return f"{folder / 'arm.py'}:Arm"
 
 
+@pytest.mark.slow
 def test_a_robot_makes_the_motion_and_its_log_is_imported(run: Path, tmp_path: Path):
     robot = declared(tmp_path / "robot")
     commands, _ = read_motion(run / "next-motion.csv", robot)
@@ -84,11 +85,13 @@ def test_a_robot_makes_the_motion_and_its_log_is_imported(run: Path, tmp_path: P
     assert np.ptp(q, axis=0).min() > 0.05
 
 
+@pytest.mark.slow
 def test_a_robot_that_is_elsewhere_is_not_moved(run: Path, tmp_path: Path):
     with pytest.raises(InputError, match=r"shoulder is at .* after reset\(\), and the motion begins at"):
         play_next_motion(run, arm(tmp_path, [1.5, 0.0]), tmp_path / "second")
 
 
+@pytest.mark.slow
 def test_the_model_makes_the_motion_that_it_expects(run: Path, tmp_path: Path):
     log = play_next_motion(run, "model", tmp_path)
     logged = np.genfromtxt(log, delimiter=",", names=True)
@@ -97,6 +100,7 @@ def test_the_model_makes_the_motion_that_it_expects(run: Path, tmp_path: Path):
     assert np.abs(logged["qshoulder"] - expected["qshoulder"]).max() < 0.01
 
 
+@pytest.mark.slow
 def test_a_motion_is_proposed_again_with_other_limits(run: Path):
     motion = next_motion(run, seconds=3.0, limits=None, threads=1)
     assert motion.seconds == pytest.approx(3.0)

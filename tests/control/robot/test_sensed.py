@@ -131,6 +131,7 @@ def test_its_logs_hold_readings_and_no_base(folder, tmp_path):
     assert {stream.kind for stream in again.header.streams} == {"gyroscope", "orientation"}
 
 
+@pytest.mark.slow
 def test_a_stand_in_is_scored_by_its_truth(folder, tmp_path):
     truth = "seen['truth'] = truth"
     summary = log_policies(

@@ -446,6 +446,7 @@ def test_broken_lerobot_v3(folder, lerobot_v3, data):
     refused(folder, path, tree)
 
 
+@pytest.mark.slow
 @FAST
 @given(data=st.data())
 def test_logs_of_another_robot_name_what_is_there(folder, data):

@@ -55,6 +55,7 @@ def test_quaternions_of_a_state_need_no_unit_length():
     torch.testing.assert_close(after.qd[:, 1], wanted.qd[:, 1], atol=1e-9, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "within"), [("pendulum", 0.98), ("cube", 0.85)])
 def test_it_touches_rough_ground_as_the_simulator_does(name, within):
     """Capsules and a box, whose contacts the simulator takes by roundings now and then."""
@@ -77,6 +78,7 @@ def test_it_touches_rough_ground_as_the_simulator_does(name, within):
     assert error[touched].median() < 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rough", [False, True])
 def test_shapes_of_different_friction_slide_as_in_the_simulator(rough, tmp_path):
     """Of a ground of planes, and of a heightfield, whose contacts then are those of points."""

@@ -178,6 +178,7 @@ with tracking("wandb", run):
 """
 
 
+@pytest.mark.slow
 def test_a_tracker_that_dies_ends_nothing_and_is_reported_once(tmp_path: Path):
     there, lost = tmp_path / "there", tmp_path / "lost"
     with tracking("none", there):

@@ -91,6 +91,7 @@ def test_numbers_of_contacts_are_mixed_as_by_mujoco():
     assert not read.left_out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cone", "impratio"), [("pyramidal", 1.0), ("elliptic", 3.0)])
 def test_derivatives_of_contacts_between_shapes_are_those_of_differences(cone, impratio):
     model = crowd(cone, impratio)

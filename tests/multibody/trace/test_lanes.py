@@ -124,6 +124,7 @@ def test_weights_of_padded_lanes_do_not_count():
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("contact", ["force", "impulse", "soft"])
 def test_contacts_in_lanes(contact):
     mechanism = hopper()

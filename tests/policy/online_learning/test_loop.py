@@ -274,6 +274,7 @@ def test_a_world_model_of_what_a_floating_robot_measures(tmp_path):
     assert math.isfinite(result.rounds[0].real.mean)
 
 
+@pytest.mark.slow
 def test_a_world_model(tmp_path):
     result = online(TASK, tmp_path / "out", kind="world-model", settings=settings(tmp_path, WORLD))
     assert result.kind == "world-model"

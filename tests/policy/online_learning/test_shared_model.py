@@ -31,6 +31,7 @@ def both(tmp_path_factory):
     return folder, result, lines
 
 
+@pytest.mark.slow
 def test_one_model_a_round_learns_from_the_logs_of_all_policies(both):
     _, result, lines = both
     assert list(result.tasks) == [FIRST, SECOND]
@@ -46,6 +47,7 @@ def test_one_model_a_round_learns_from_the_logs_of_all_policies(both):
     assert lines[1].startswith(f"{SECOND}, round 1: return ")
 
 
+@pytest.mark.slow
 def test_frames_of_all_tasks_are_counted_together(both):
     folder, result, _ = both
     first = result.tasks[FIRST].first_frames
@@ -58,6 +60,7 @@ def test_frames_of_all_tasks_are_counted_together(both):
         assert (folder / "out" / name / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_a_loop_of_several_tasks_that_was_killed_continues(both, tmp_path, monkeypatch):
     folder, whole, _ = both
     log, calls = RoundInProgress._log, []
@@ -79,6 +82,7 @@ def test_a_loop_of_several_tasks_that_was_killed_continues(both, tmp_path, monke
         assert figures(tmp_path / "out" / name) == figures(folder / "out" / name)
 
 
+@pytest.mark.slow
 def test_what_several_tasks_cannot_share_is_refused(both, tmp_path):
     with pytest.raises(InputError, match="cartpole-swingup of cartpole; valid: tasks of one robot"):
         online(FIRST, tmp_path / "a", tasks=("cartpole-swingup",), settings=settings(tmp_path))
