@@ -110,15 +110,8 @@ def _(result: Tossed) -> Iterator[Rivals]:
 
 @_rivals.register
 def _(result: Logged) -> Iterator[Rivals]:
-    marks = sorted(result.at_horizon["all"].marks.values(), key=lambda mark: mark.seconds)
-    if marks:
-        others = {
-            BASELINES[name].title: {_JOINTS: [mark.baselines[name].q_mean for mark in marks]}
-            for name in marks[0].baselines
-        }
-        yield Rivals([mark.seconds for mark in marks], {_JOINTS: [mark.model.q_mean for mark in marks]}, others)
-    else:
-        yield Rivals([0.0], {_JOINTS: [None]}, {BASELINES[PERSISTENCE].title: {_JOINTS: [None]}})
+    others = {BASELINES[name].title: table for name, table in result.baselines.items()}
+    yield _beside(result.by_horizon, others, result.about.dt, at=True)
     yield from _beside_others(result, result.by_horizon)
 
 
@@ -129,7 +122,7 @@ def _(result: ForecastEvaluation) -> Iterator[Rivals]:
     yield Rivals([mark.seconds for mark in marks], {_SCALED: mine}, {BASELINES[PERSISTENCE].title: {_SCALED: still}})
 
 
-_JOINTS, _SCALED = "joint error", "error in standard deviations"
+_SCALED = "error in standard deviations"
 
 
 def _baselines(comparison: RolloutComparison, dt: float) -> Rivals:

@@ -4,6 +4,8 @@
 Dictionaries use the JSON keys: horizon in frames ("100"), metric, joint, ground, baseline, or model.
 """
 
+from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import Any, ClassVar
 
 import msgspec
@@ -305,7 +307,7 @@ class LogEvaluation(Result, frozen=True, kw_only=True):
 
     A model sees `context_frames` recorded frames before a start. `start` says whether roll-outs start from states as
     "logged", or estimated from "past" positions or, "filtered", also from past velocities. `data` and `start` are UNSET
-    if the caller passed the log. `declared` holds the declared simulator's mean errors up to each horizon from the same
+    if the caller passed the log. `declared` holds the declared simulator's errors up to and at each horizon from the same
     starts, UNSET without one; `beside` those of other models, by name.
     """
 
@@ -338,6 +340,22 @@ class StateErrors(Result, frozen=True):
     q_percentiles: Percentiles
     qd_percentiles: Percentiles
 
+    def means(self, what: str, units: Sequence[str]) -> dict[str, float]:
+        """Return the means of positions ("q") or velocities ("qd") over the joints of each unit.
+
+        Args:
+            what: "q" or "qd".
+            units: Units of the joints; where joints have several velocities, all velocities have one mean, without a
+                unit.
+        """
+        values: list[float] = getattr(self, what)
+        if len(units) != len(values):
+            return {"": getattr(self, f"{what}_mean")}
+        by_unit: dict[str, list[float]] = {}
+        for unit, value in zip(units, values, strict=True):
+            by_unit.setdefault(unit if what == "q" else f"{unit}/s", []).append(value)
+        return {unit: fmean(values) for unit, values in by_unit.items()}
+
 
 class LogMark(Result, frozen=True):
     """Errors of the model and the baselines at one horizon."""
@@ -348,6 +366,11 @@ class LogMark(Result, frozen=True):
     model: StateErrors
     baselines: dict[str, StateErrors]
     better_than_baselines: dict[str, float]
+
+    def means(self, what: str, units: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
+        """Yield each unit of `StateErrors.means`, with the means of the model and then of the baselines."""
+        each = [errors.means(what, units) for errors in (self.model, *self.baselines.values())]
+        yield from ((unit, [means[unit] for means in each]) for unit in each[0])
 
 
 class LogSection(Result, frozen=True):

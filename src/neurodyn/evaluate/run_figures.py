@@ -162,13 +162,16 @@ def _rows(result: Simulated | Tossed) -> Iterator[Row]:
 
 @_rows.register
 def _(result: Logged) -> Iterator[Row]:
-    def row(what: str, mark: LogMark, name: str, unit: str) -> Row:
-        baselines = {BASELINES[key].title: getattr(errors, name) for key, errors in mark.baselines.items()}
-        return f"{what}, {mark.seconds:.3g} s", Figure(value=getattr(mark.model, name), unit=unit), baselines
+    def rows(words: str, mark: LogMark, what: str) -> Iterator[Row]:
+        titles, means = [BASELINES[key].title for key in mark.baselines], list(mark.means(what, result.q_units))
+        for unit, (model, *baselines) in means:
+            title = f"{words}, {mark.seconds:.3g} s" + (f", in {unit}" if len(means) > 1 else "")
+            yield title, Figure(value=model, unit=unit), dict(zip(titles, baselines, strict=True))
 
     marks = list(result.at_horizon["all"].marks.values())
-    yield from (row("Position", mark, "q_mean", result.units[0]) for mark in reversed(marks))
-    yield row("Velocity", marks[-1], "qd_mean", result.units[1])
+    for mark in reversed(marks):
+        yield from rows("Position", mark, "q")
+    yield from rows("Velocity", marks[-1], "qd")
 
 
 @_rows.register
@@ -200,9 +203,13 @@ def _series(result: Simulated | Tossed) -> dict[str, FigureSeries]:
 
 @_series.register
 def _(result: Logged) -> dict[str, FigureSeries]:
-    marks = result.at_horizon["all"].marks.values()
-    x, y = [mark.seconds for mark in marks], [mark.model.q_mean for mark in marks]
-    return {"Position error by horizon": FigureSeries(x=x, y=list(y), x_label="horizon [s]", unit=result.units[0])}
+    series: dict[str, FigureSeries] = {}
+    marks = list(result.at_horizon["all"].marks.values())
+    for unit in dict.fromkeys(result.q_units):
+        y = [mark.model.means("q", result.q_units)[unit] for mark in marks]
+        title = "Position error by horizon" + ("" if len(set(result.q_units)) == 1 else f", in {unit}")
+        series[title] = FigureSeries(x=[mark.seconds for mark in marks], y=y, x_label="horizon [s]", unit=unit)
+    return series
 
 
 @_series.register

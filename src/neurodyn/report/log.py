@@ -41,7 +41,7 @@ def at_horizons(result: Logged) -> list[Table]:
         "moving": f"Windows that move (mean joint speed above {quantity(result.moving_above, result.units[1])})",
     }
     windows = {title: result.at_horizon[name] for name, title in titles.items()}
-    return [_summary(title, section, result.units) for title, section in windows.items()]
+    return [_summary(title, section, result.q_units) for title, section in windows.items()]
 
 
 def beside_others(result: Logged | Tossed) -> list[Table]:
@@ -99,7 +99,8 @@ def by_group(result: Logged) -> list[Table]:
     for name, group in result.groups.items() if len(result.groups) > 1 else ():
         if group.marks:
             last = list(group.marks.values())[-1]
-            rows.append([name, f"{group.starts:,}", _seconds(last), *_cells(last, "q", result.units[0])])
+            for label, cells in _cells(last, "q", result.q_units):
+                rows.append([name, f"{group.starts:,}", f"{_seconds(last)}{label}", *cells])
     head = ["Group", "Starts", "Horizon", "Model", *baseline_titles(), "Better"]
     return [Table("Mean joint position error at the longest horizon", head, rows, strong=3)] if rows else []
 
@@ -111,7 +112,7 @@ def logged_parts_of_page(result: Logged) -> dict[str, Any]:
         "over_horizon": over_horizon(result),
         "errors": [*at_horizons(result), *beside_others(result)],
         "groups": by_group(result),
-        "each": [_summary(name, group, result.units) for name, group in result.groups.items()],
+        "each": [_summary(name, group, result.q_units) for name, group in result.groups.items()],
         "joints": by_joint(result),
         "conditions": by_condition(result.conditions, result.about.dt),
         "calibration": member_tables(member_parts(result)),
@@ -168,14 +169,17 @@ def _alignment(alignment: dict[str, Any]) -> str:
     return plot("alignment", curves, x_label="delay [ms]", spans=spans, bars=True, caption=caption)
 
 
-def _summary(title: str, windows: LogSection, unit: tuple[str, str]) -> Table:
+def _summary(title: str, windows: LogSection, units: Sequence[str]) -> Table:
     rows = []
-    for what, one, words in (("q", unit[0], "position"), ("qd", unit[1], "velocity")):
+    for what, words in (("q", "position"), ("qd", "velocity")):
         for entry in windows.marks.values():
             percentiles = getattr(entry.model, f"{what}_percentiles")
-            model, *others = _cells(entry, what, one)
-            middle = quantity(percentiles["50"], one), interval(percentiles["10"], percentiles["90"], one)
-            rows.append([f"{_seconds(entry)}, {words}", model, *middle, *others])
+            means = list(entry.means(what, units))
+            for (unit, _), (label, (model, *others)) in zip(means, _cells(entry, what, units), strict=True):
+                middle = [MISSING, MISSING]  # percentiles are of the mean over all joints
+                if len(means) == 1:
+                    middle = [quantity(percentiles["50"], unit), interval(percentiles["10"], percentiles["90"], unit)]
+                rows.append([f"{_seconds(entry)}, {words}{label}", model, *middle, *others])
     head = ["Horizon", "Mean", "Median", "p10 – p90", *baseline_titles(), "Better"]
     return Table(f"{title}: {count(windows.starts, 'start')}", head, rows, strong=1)
 
@@ -184,9 +188,10 @@ def _models(entry: LogMark) -> list[StateErrors]:
     return [entry.model, *entry.baselines.values()]
 
 
-def _cells(entry: LogMark, what: str, unit: str) -> list[str]:
-    means = [quantity(getattr(errors, f"{what}_mean"), unit) for errors in _models(entry)]
-    return [*means, times(entry.better_than_baselines[f"{what}_mean"])]
+def _cells(entry: LogMark, what: str, units: Sequence[str]) -> list[tuple[str, list[str]]]:
+    """Return the errors of the model and the baselines and their ratio for each unit, beside its label."""
+    means = list(entry.means(what, units))
+    return [(f", in {unit}" if len(means) > 1 else "", _beside("", errors, unit)[1:]) for unit, errors in means]
 
 
 def _seconds(entry: LogMark) -> str:

@@ -137,12 +137,13 @@ def _(result: Tossed) -> Headline:
 
 @_headline.register
 def _(result: Logged) -> Headline:
-    unit = result.units[0]
     entries = []
     for entry in result.at_horizon["all"].marks.values():
-        better = relative_size(entry.better_than_baselines["q_mean"])
-        remark = f"{better} than the better baseline; median {quantity(entry.model.q_percentiles['50'], unit)}"
-        entries.append((quantity(entry.model.q_mean, unit), f"joint error {entry.seconds:.3g} s ahead", remark))
+        for unit, (model, *baselines) in (means := list(entry.means("q", result.q_units))):
+            remark = f"{relative_size(min(baselines) / max(model, 1e-12))} than the better baseline"
+            if len(means) == 1:
+                remark += f"; median {quantity(entry.model.q_percentiles['50'], unit)}"
+            entries.append((quantity(model, unit), f"joint error {entry.seconds:.3g} s ahead", remark))
     return entries
 
 
