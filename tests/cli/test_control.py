@@ -26,7 +26,7 @@ def test_figures_and_page(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["hover", "--model", "hybrid"], "unknown task 'hover'"),
+        (["hop", "--model", "hybrid"], "unknown task 'hop'"),
         (["cartpole-swingup", "--model", "moon"], "--model 'moon': no such dynamics"),
         (
             ["cartpole-swingup", "--model", "pretrained:ant"],

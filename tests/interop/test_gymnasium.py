@@ -308,7 +308,7 @@ def test_a_task_and_a_robot_of_ones_own_are_arguments():
     own = gymnasium.make("neurodyn/task-v0", task=f"{EXAMPLES}/own_task/hold.py:Hold", dynamics="hybrid")
     assert own.reset(seed=0)[0].shape == (6,)
     with pytest.raises(
-        InputError, match="task 'ant-run' has a robot of its own; valid: a robot for lift, push, reach, veloc"
+        InputError, match="task 'ant-run' has a robot of its own; valid: a robot for hover, lift, push, reach, veloc"
     ):
         gymnasium.make("neurodyn/ant-run-v0", robot="go2")
     with pytest.raises(InputError, match="task: none; valid: task=NAME"):

@@ -307,8 +307,8 @@ class LogEvaluation(Result, frozen=True, kw_only=True):
 
     A model sees `context_frames` recorded frames before a start. `start` says whether roll-outs start from states as
     "logged", or estimated from "past" positions or, "filtered", also from past velocities. `data` and `start` are UNSET
-    if the caller passed the log. `declared` holds the declared simulator's errors up to and at each horizon from the same
-    starts, UNSET without one; `beside` those of other models, by name.
+    if the caller passed the log. `declared` holds the declared simulator's errors up to and at each horizon from the
+    same starts, UNSET without one; `beside` those of other models, by name.
     """
 
     inline: ClassVar = ("about", "summary", "comparison")

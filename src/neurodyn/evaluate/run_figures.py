@@ -206,7 +206,7 @@ def _(result: Logged) -> dict[str, FigureSeries]:
     series: dict[str, FigureSeries] = {}
     marks = list(result.at_horizon["all"].marks.values())
     for unit in dict.fromkeys(result.q_units):
-        y = [mark.model.means("q", result.q_units)[unit] for mark in marks]
+        y: list[float | None] = [mark.model.means("q", result.q_units)[unit] for mark in marks]
         title = "Position error by horizon" + ("" if len(set(result.q_units)) == 1 else f", in {unit}")
         series[title] = FigureSeries(x=[mark.seconds for mark in marks], y=y, x_label="horizon [s]", unit=unit)
     return series

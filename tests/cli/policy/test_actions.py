@@ -62,7 +62,7 @@ def test_a_recording_is_written(policy, tmp_path):
     ("flags", "message"),
     [
         (["fly"], "unknown policy action 'fly'; valid: distill, evaluate"),
-        (["train", "hover", "--dynamics", "analytic", "--out", "x"], "unknown task 'hover'"),
+        (["train", "hop", "--dynamics", "analytic", "--out", "x"], "unknown task 'hop'"),
         (["train", "cartpole-swingup", "--dynamics", "moon", "--out", "x"], "'moon': no such dynamics"),
         (["train", "ant-run", "--dynamics", "pretrained:cartpole", "--out", "x"],
          "task 'ant-run' is not for these dynamics of 'cartpole': controls are"),
