@@ -2,6 +2,7 @@
 """The one entry: which episodes count, which page an evaluation owns, and what is refused."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from neurodyn.data.store import Store
 from neurodyn.evaluate import evaluate
 from neurodyn.evaluate.records import Logged
 from neurodyn.evaluate.rollouts import chosen_split
+from neurodyn.evaluate.run import doubts_of_adaptation
 from tests.cli.calls import call
 
 
@@ -31,6 +33,14 @@ def test_without_test_episodes_the_validation_episodes_count(trained_run: Path, 
     assert found.episodes == len(plant_store.episodes(Split.VALIDATION))
     assert evaluate(trained_run, horizon=5).plain()["split"] == "test"
     assert evaluate(trained_run, data=str(path), split="all", horizon=5).plain()["episodes"] == 60
+
+
+def test_what_adapt_doubted_another_log_does_not_acquit(tmp_path: Path):
+    assert not doubts_of_adaptation(tmp_path)
+    doubted = [{"name": name, "grade": "warning", "what": f"{name} is odd", "advice": "look"} for name in ("a", "b")]
+    (tmp_path / "adaptation.json").write_text(json.dumps({"findings": doubted}))
+    (found,) = doubts_of_adaptation(tmp_path)
+    assert str(found) == f"warning: adapt doubted this model: a is odd and 1 more; see {tmp_path / 'report.html'}"
 
 
 def test_a_split_that_is_none_is_named(plant_store: Store):

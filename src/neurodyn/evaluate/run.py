@@ -10,8 +10,8 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET
 
-from neurodyn.core.artifacts import PRETRAINED, resolve_run
-from neurodyn.core.config import Config, read_config, with_changes
+from neurodyn.core.artifacts import PRETRAINED, read_json, resolve_run
+from neurodyn.core.config import Config, from_dict, read_config, with_changes
 from neurodyn.core.errors import InputError, choices
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.requests import accepts_request, names_of
@@ -75,9 +75,22 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
         kind = kind_of(run)
         measured = EVALUATIONS[kind](request) if kind in EVALUATIONS else evaluate_simulating(request)
     findings = judge(measured, watch.faults)
+    if isinstance(measured, Logged) and not shipped:
+        findings += doubts_of_adaptation(resolve_run(run))
     return msgspec.structs.replace(
         measured, verdict=str(combine_verdicts(findings)), findings=findings or UNSET, faults=watch.faults or UNSET
     )
+
+
+def doubts_of_adaptation(run: Path) -> list[Finding]:
+    """Return what `adapt` doubted about the model of a run, as one finding, in which other logs do not acquit it."""
+    file = run / ADAPTATION
+    told = read_json(file).get("findings", []) if file.exists() else []
+    if not told:
+        return []
+    first, *others = from_dict(told, list[Finding], f"{file}: findings")
+    what = f"adapt doubted this model: {first.what}{f' and {len(others)} more' if others else ''}"
+    return [Finding("adaptation", "warning", what, f"see {run / 'report.html'}")]
 
 
 def evaluate_simulating(request: EvaluationRequest) -> Simulated | Logged | Tossed:
