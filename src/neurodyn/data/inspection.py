@@ -26,6 +26,8 @@ from neurodyn.data.store import Store
 Ranges = dict[str, dict[str, tuple[float, float]]]
 """Intended interval of each coordinate, by kind ("q", "qd", "control", "channel") and name."""
 
+_FEWEST, _ALIKE, _SIMILAR = 50, 0.9, 1.5
+"""Fewest values by which columns are compared, and least correlation and largest ratio of sizes of columns alike."""
 _BINS = 50
 _PLANE_BINS = 20
 
@@ -277,6 +279,7 @@ def inspect_log(
     unit, factor = seen.time_unit()
     draft = draft_map(source, name, [seen.with_numbers(topic) for topic in topics], spec, centers)
     _add_units(draft, seen, name)
+    _find_targets(draft, seen)
     if unit != "s":
         draft.tree = {"format": name, "time": draft.tree.get("time"), "time_unit": unit} | draft.tree
     if source.decimal != ".":
@@ -411,6 +414,17 @@ class _LogContents:
         unit = min(known, key=lambda u: abs(np.log(abs(ratio) / known[u])))
         return unit if abs(abs(ratio) / known[unit] - 1) < 0.2 else "rad/s"
 
+    def alike(self, one: str, other: str) -> bool:
+        """Return whether the first values of two columns change alike, and are of one size."""
+        first, second = self.columns[one].first, self.columns[other].first
+        if first is None or second is None or len(first.time) < _FEWEST or len(second.time) < _FEWEST:
+            return False
+        a, b = first.value, np.interp(first.time, second.time, second.value)
+        sizes = float(np.std(a)), float(np.std(b))
+        if not np.isfinite(sizes).all() or min(sizes) < 1e-9:
+            return False
+        return float(np.corrcoef(a, b)[0, 1]) > _ALIKE and max(sizes) < _SIMILAR * min(sizes)
+
     def _position_of(self, key: str) -> tuple[str, ColumnSeries | None]:
         """Return the name and the first values of the position of a joint."""
         for name, column in self.columns.items():
@@ -441,6 +455,15 @@ def _add_units(draft: ColumnMapDraft, seen: _LogContents, name: str) -> None:
             unit = seen.unit(column["column"])
             if unit in {"deg", "deg/s", "rpm", "rev/s"}:
                 column["unit"] = unit
+
+
+def _find_targets(draft: ColumnMapDraft, seen: _LogContents) -> None:
+    """Take commands for position targets, if no name says what they are and all are like the positions."""
+    q, commands = draft.tree.get("q"), draft.tree.get("control")
+    if not (draft.torques and isinstance(q, dict) and isinstance(commands, dict) and commands.keys() <= q.keys()):
+        return
+    if all(seen.alike(one["column"], q[name]["column"]) for name, one in commands.items()):
+        draft.take_for_targets()
 
 
 def _topic(topic: Topic, seen: _LogContents | None, factor: float) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.data.inspection import inspect_log
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.draft import draft_map, infer_map
 from neurodyn.data.readers.source import Source, Topic
@@ -197,6 +199,20 @@ def test_names_of_usual_recorders_are_understood(q, qd, control, others, kind):
         columns = [one["column"] for one in draft.tree[what].values()]
         assert columns == [text.format(joint, k) for k, joint in enumerate(J2)]
     assert draft.tree.get("control_kind", "torque") == kind
+
+
+@pytest.mark.parametrize(("command", "kind"), [("target", "target"), ("cmd", "torque")])
+def test_commands_that_are_like_the_positions_are_targets(command: str, kind: str, tmp_path: Path):
+    time = np.arange(200) * 0.01
+    q = 0.4 * np.sin(3.0 * time)
+    other = np.sin(3.0 * time - 0.1) * 0.4 if kind == "target" else -8.0 * q + np.sin(11.0 * time)
+    rows = np.stack([time, q, 1.2 * np.cos(3.0 * time), other], 1)
+    head = f"t,knee_pos,knee_vel,knee_{command}"
+    np.savetxt(tmp_path / "log.csv", rows, delimiter=",", header=head, comments="")
+    text = inspect_log(tmp_path / "log.csv", LEG, "leg").map_text
+    assert ("control_kind: target" in text.splitlines()) == (kind == "target")
+    assert ("like the positions" in text) == (kind == "target")
+    assert ("taken for torques" in text) == (kind == "torque")
 
 
 def test_a_current_is_no_torque():

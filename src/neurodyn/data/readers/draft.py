@@ -182,11 +182,21 @@ class ColumnMeaning:
 
 @dataclass
 class ColumnMapDraft:
-    """Draft column map: its keys, notes on what the user must check, and coordinates without a column."""
+    """Draft column map: its keys, notes on what the user must check, and coordinates without a column.
+
+    `torques` holds the notes on commands that are taken for torques though no name says so.
+    """
 
     tree: dict[str, Any]
     doubts: list[str] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
+    torques: list[str] = field(default_factory=list)
+
+    def take_for_targets(self) -> None:
+        """Take commands for position targets, because their values are like the positions."""
+        self.tree["control_kind"] = "target"
+        self.doubts = [line for line in self.doubts if line not in self.torques]
+        self.doubts.append(f"commands are position targets, as they are like the positions; {_FOLLOWED}")
 
 
 def meaning(column: str) -> ColumnMeaning | None:
@@ -371,10 +381,12 @@ def _add_controls(
         draft.doubts.append(f"actions are taken for {what}; give `scale` and `offset` where they are not")
         if not target:
             draft.doubts.append(f"actions that are position targets need `control_kind: target` and {_DRIVES}")
+            draft.torques = draft.doubts[-2:]
 
 
 _DRIVES = '`drives: {"*": {kind: pd, kp: ..., kd: ...}}`'
-_TARGETS = f"commands are position targets, by their names; what follows them is to be given, such as {_DRIVES}"
+_FOLLOWED = f"what follows them is to be given, such as {_DRIVES}"
+_TARGETS = f"commands are position targets, by their names; {_FOLLOWED}"
 
 
 def _coordinates(
