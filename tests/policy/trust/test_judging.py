@@ -133,6 +133,17 @@ def test_a_training_without_learning_and_a_policy_that_stands_are_found():
     assert findings_of_training(lines[:3], 10, 30)[0].name == "stands"  # too few evaluations to tell
 
 
+def test_a_posterior_that_no_policy_holds_is_found_instead_of_a_mean_over_fallen_robots():
+    lines = [line(10, commands=still(), failed_training=0.36)]
+    (finding,) = findings_of_training(lines, 10, 40, posterior_of="runs/cf")
+    assert finding.name == "fails-in-posterior"
+    assert "36% of the episodes fail: not all robots that the logs of runs/cf allow" in finding.what
+    assert "--one-robot" in finding.advice
+    assert findings_of_training(lines, 10, 40)[0].name == "stands"  # of one robot
+    lines = [line(10, commands=still(), failed_training=0.05)]
+    assert findings_of_training(lines, 10, 40, posterior_of="runs/cf")[0].name == "stands"
+
+
 def walks(error: float, failed: float):
     return {"commands": {"speed [m/s]": {"commanded": 0.6, "achieved": 0.5, "moved": 0.5, "error": error}},
             "failed_training": failed}  # fmt: skip

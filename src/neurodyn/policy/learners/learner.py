@@ -25,6 +25,7 @@ from neurodyn.control.returns import EpisodeOutcomes, Episodes
 from neurodyn.control.task_frames import require_fit
 from neurodyn.core import artifacts
 from neurodyn.core.config import read_record
+from neurodyn.core.description.randomisation import is_run
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.seeds import derive_seed
 from neurodyn.core.verdict import Finding, of_returns
@@ -187,7 +188,8 @@ class PolicyLearner(Learner):
         if self._promise is not None:
             findings = [self._promise.finding()]
         lines, kept = read_metrics(self._out), train_state.best_step
-        findings += findings_of_training(lines, kept, train_state.step, self._settings.aim)
+        run = next((text for text in self._settings.randomise if is_run(text)), None)
+        findings += findings_of_training(lines, kept, train_state.step, self._settings.aim, run)
         if self._reference is None or self._real is None or train_state.last is None:
             return findings
         if self._training_dynamics.dynamics.from_logs and is_declared(self._reference.name):

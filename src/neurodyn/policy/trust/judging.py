@@ -33,6 +33,8 @@ NO_LEARNING = "no-learning"
 """Name of the finding that a training's first evaluation was its best."""
 _LEAST_EVALUATIONS = 4
 """Fewest evaluations that tell whether anything was learned."""
+_FAILING = 0.1
+"""Share of episodes over a posterior that may fail."""
 
 
 class Play(Protocol):
@@ -113,8 +115,9 @@ class Judging:
 
 
 def findings_of_training(
-    lines: Sequence[Mapping[str, Any]], kept: int, updates: int, asked: AimSettings | None = None
-) -> list[Finding]:
+    lines: Sequence[Mapping[str, Any]], kept: int, updates: int, asked: AimSettings | None = None,
+    posterior_of: str | None = None,
+) -> list[Finding]:  # fmt: skip
     """Judge from the metrics of a training whether it learned, and whether its kept policy follows its commands.
 
     Args:
@@ -122,6 +125,7 @@ def findings_of_training(
         kept: Update of the kept policy.
         updates: Updates of the training.
         asked: What the policy is to achieve.
+        posterior_of: Run whose posterior the robots of the training are drawn from; None for others.
     """
     played = list(dict.fromkeys(line["step"] for line in lines if "return_training" in line))
     findings: list[Finding] = []
@@ -133,6 +137,17 @@ def findings_of_training(
                 "give more updates or another seed, or look at the reward (policy evaluate shows its terms)",
             )
         )  # fmt: skip
+    failed = failing_share(lines, kept)
+    if posterior_of is not None and failed > _FAILING:  # means over robots that fell say nothing of the others
+        findings.append(
+            Finding(
+                "fails-in-posterior", "warning",
+                f"{failed:.0%} of the episodes fail: not all robots that the logs of {posterior_of} allow can be held "
+                f"by one policy (update {kept} of {updates})",
+                "train in the identified robot alone (--one-robot), or narrow its posterior by more logs",
+            )
+        )  # fmt: skip
+        return findings
     findings += of_commands(kept_commands(lines, kept), f" (update {kept} of {updates})")
     if asked is not None and not findings and (words := shortcomings(lines, kept, asked)):
         advice = f"train longer (--iterations {2 * updates}), from another --seed, or look at the servos' gains"
@@ -142,13 +157,18 @@ def findings_of_training(
 
 def shortcomings(lines: Sequence[Mapping[str, Any]], kept: int, asked: AimSettings) -> str:
     """Return in words what the policy kept at an update does not achieve of what is asked; empty for nothing."""
-    failed = next((line["failed_training"] for line in reversed(lines) if _is_of(line, kept)), 0.0)
+    failed = failing_share(lines, kept)
     found = [f"{failed:.0%} of its episodes fail, asked {asked.falls:.0%}"] if failed > asked.falls else []
     for name, one in kept_commands(lines, kept).items():
         if one.error is not UNSET and one.error > asked.error:
             what, _, unit = name.partition(" [")
             found.append(f"its {what} has an error of {one.error:.3g} {unit.rstrip(']')}, asked {asked.error:.2g}")
     return ", ".join(found)
+
+
+def failing_share(lines: Sequence[Mapping[str, Any]], kept: int) -> float:
+    """Return the share of episodes in which the policy kept at an update fails."""
+    return next((line["failed_training"] for line in reversed(lines) if _is_of(line, kept)), 0.0)
 
 
 def call_standing(out: Path, commands: Commands, seconds: float) -> None:
