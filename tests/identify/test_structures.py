@@ -72,3 +72,16 @@ def test_the_declared_robot_acts_on_commands_at_once():
     assert undelayed == pytest.approx(declared, abs=1e-6)
     assert float((delayed - declared).abs().max()) > 1e-3  # commands that change at a frame act half a step later
     assert "actuator.slider.gain" in [one.name for one in roomy.undelayed.free]
+
+
+def test_a_payload_that_one_names_is_on_the_last_link_of_a_bolted_chain():
+    pole = FitModel.declared(load("cartpole"), "cartpole", AdaptationSettings())
+    (plain, *_), (known, *_) = (
+        structures(pole, AdaptationSettings(known=held)) for held in ({}, {"payload.mass": 0.2})
+    )
+    assert plain.space is not None
+    assert known.space is not None
+    assert not plain.space.has("payload.mass")
+    assert known.space.carrier == "hinge"
+    assert [(one.name, value) for one, value in known.space.known] == [("payload.mass", 0.2)]
+    assert {"payload.x", "payload.y", "payload.z"} <= set(known.space.names)

@@ -57,7 +57,7 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     """Return the valid names for the end of an error message: of many, only those most similar to `name`."""
     from difflib import SequenceMatcher
 
-    listed = sorted(valid)
+    listed = sorted(set(valid))
     if len(listed) <= MOST_CHOICES:
         return choices(listed)
     alike = sorted(listed, key=lambda one: -SequenceMatcher(None, name, one, autojunk=False).ratio())[:MOST_CHOICES]

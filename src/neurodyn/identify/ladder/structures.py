@@ -6,7 +6,7 @@ neither declared nor measured.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -26,7 +26,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.identify.settings import IdentificationSettings
-from neurodyn.identify.unknowns.quantities import free_space, in_air, matching
+from neurodyn.identify.unknowns.quantities import carriers, free_space, in_air, matching
 from neurodyn.identify.unknowns.search_space import PAYLOAD, Coordinate, CoordinateSpace, inertial_quantities
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import Robot
@@ -35,6 +35,8 @@ SPRING = "spring"
 """Suffix of a hidden joint's name, after the joint of the bending link."""
 SPRINGS = "springs in the links of"
 """Prefix of the name of a structure with hidden joints."""
+_PAYLOAD = "payload."
+"""Begin of the names of a payload's quantities."""
 _LEAST_REACH = 1e-6
 """Longest delay of a motor without one [s], so that the delay stays a quantity."""
 _RATE, _DAMPED = 60.0, 0.1
@@ -297,10 +299,13 @@ class FitModel:
 def structures(model: FitModel, settings: IdentificationSettings, asked: Sequence[str] = ()) -> list[FitModel]:
     """Return the declared structure and its alternatives, if the settings try any, with their free quantities.
 
-    A body that rotors push has drag. The alternatives are a slow disturbance of it, the other friction cone of the
+    A body that rotors push has drag. A payload that settings name is on the last link of a bolted chain; else it is looked
+    for (`stages.structure_kinds`). The alternatives are a slow disturbance of it, the other friction cone of the
     floor and, in the second half of the list, springs in the last links.
     """
     model = replace(model, mechanism=in_air(model.mechanism, "drag"))
+    if not model.carrier and _names_a_payload((*settings.known, *settings.prior, *settings.per_log, *asked)):
+        model = replace(model, carrier=_tool(model.mechanism))
     models, mechanism = [model], model.mechanism
     if settings.structures and (disturbed := in_air(mechanism, "disturbance")) is not mechanism:
         models.append(replace(model, mechanism=disturbed, structure="a slow disturbance"))
@@ -318,3 +323,14 @@ def structures(model: FitModel, settings: IdentificationSettings, asked: Sequenc
                 for one in models
             ]  # fmt: skip
     return [one.in_prior_deviations(settings, asked, one.spare if settings.structures else ()) for one in models]
+
+
+def _names_a_payload(names: Iterable[str]) -> bool:
+    return any(name.strip().startswith(_PAYLOAD) for name in names)
+
+
+def _tool(mechanism: Mechanism) -> str:
+    """Return the joint of a bolted chain's last link, which carries a payload that one names; empty for others."""
+    links = carriers(mechanism)
+    chain = len({link.joint.parent for link in mechanism.links}) == len(mechanism.links)
+    return links[0] if chain and not mechanism.floating else ""
