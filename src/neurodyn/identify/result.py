@@ -131,6 +131,11 @@ class LogDifference(Record, frozen=True):
         )
 
 
+def _rounded(value: float) -> str:
+    """Return a number to one digit, in full: "10", not "1e+01"."""
+    return f"{float(f'{value:.1g}'):g}"
+
+
 class JointRegion(Record, frozen=True):
     """Two quantities of which the logs tell a combination, but neither alone.
 
@@ -164,8 +169,8 @@ class JointRegion(Record, frozen=True):
         """Half of the interval in words, relative for a product or ratio: "2 %"."""
         half = 0.5 * (self.interval[1] - self.interval[0])
         if self.form in ("product", "ratio"):
-            return f"{100.0 * half / max(abs(self.value), 1e-300):.1g} %"
-        return f"{half:.1g} {self.unit}".strip()
+            return f"{_rounded(100.0 * half / max(abs(self.value), 1e-300))} %"
+        return f"{_rounded(half)} {self.unit}".strip()
 
 
 class IdentifiedParameter(Record, frozen=True):

@@ -16,7 +16,7 @@ from neurodyn.core.verdict import grade_of
 from neurodyn.identify.ladder.references import GRU, WORLD
 from neurodyn.identify.ladder.rungs import DECLARED, IDENTIFIED, NETWORKS
 from neurodyn.identify.result import IdentificationFigures, IdentifiedParameter, JointRegion, Reference, Rung
-from neurodyn.report.numbers import capital, share, times, title_of
+from neurodyn.report.numbers import capital, count, share, times, title_of
 
 _LATE = ("delay of commands", "motor lag")
 """Kinds of quantities of which the logs may determine the sum alone."""
@@ -416,7 +416,7 @@ def _list_kinds(kinds: Sequence[tuple[QuantityKind, Sequence[IdentifiedParameter
         else:
             words.append(f"{kind.noun} ({len(found)})" if kind.link else kind.noun)
     if most is not None and kinds[most:]:
-        words.append(f"{sum(len(found) for _, found in kinds[most:])} others")
+        words.append(count(sum(len(found) for _, found in kinds[most:]), "other"))
     return ", ".join(words)
 
 

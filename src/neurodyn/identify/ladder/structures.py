@@ -299,8 +299,8 @@ class FitModel:
 def structures(model: FitModel, settings: IdentificationSettings, asked: Sequence[str] = ()) -> list[FitModel]:
     """Return the declared structure and its alternatives, if the settings try any, with their free quantities.
 
-    A body that rotors push has drag. A payload that settings name is on the last link of a bolted chain; else it is looked
-    for (`stages.structure_kinds`). The alternatives are a slow disturbance of it, the other friction cone of the
+    A body that rotors push has drag. A payload that settings name is on the last link of a bolted chain; else one looks
+    for it (`stages.structure_kinds`). The alternatives are a slow disturbance of it, the other friction cone of the
     floor and, in the second half of the list, springs in the last links.
     """
     model = replace(model, mechanism=in_air(model.mechanism, "drag"))
