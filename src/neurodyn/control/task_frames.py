@@ -22,7 +22,7 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.batch import Control, Environment, State, Step, Window, WorldParameters, present_state
 from neurodyn.dynamics.control import frame_torque, push
-from neurodyn.dynamics.guard import KEPT_STATES, MOST_FAULTS, FaultHistory, report, state_fault
+from neurodyn.dynamics.guard import KEPT_STATES, FaultHistory, report, state_fault
 from neurodyn.dynamics.interface import Carry, Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.dynamics.world_model.termination import LIKELY
@@ -262,6 +262,10 @@ class TaskFrames:
         return (step.epistemic / self._scale).sum(-1)
 
 
+_MOST_REPORTS = 3
+"""Implausible states that are reported of one run of episodes: a policy that falls brings dozens of the same kind."""
+
+
 class FaultWatch:
     """Keeps the last frames of all worlds and reports episodes that end in implausible states.
 
@@ -273,7 +277,7 @@ class FaultWatch:
         """Watch a task in some dynamics; `run_name` names the run in messages."""
         self._frames, self._run_name = frames, run_name
         self._recent: deque[tuple[State, Tensor | None]] = deque(maxlen=KEPT_STATES + frames.dynamics.spec.context)
-        self._remaining_reports = MOST_FAULTS
+        self._remaining_reports = _MOST_REPORTS
 
     def see(self, before: WorldsState, after: WorldsState, step: Step, end: Ending, lengths: Tensor) -> None:
         """Record a frame and report an implausible state.

@@ -11,8 +11,9 @@ $$L = \sum_k \sum_j \frac{(\bar x_j - \bar x^{log}_j)^2 + w\,(s_j - s^{log}_j)^2
 with mean and standard deviation over the batch. Gradients reach back to the last comparison: over a longer time those
 through contacts explode.
 
-Such a model judges policies that it does not know, but cannot train them: policies find other errors than the corrected
-ones, and returned less than those trained in the original model (docs/benchmarks.md, ant run).
+A copy that learns from roll-outs alone judges policies that it does not know, but cannot train them: policies find
+other errors than the corrected ones, and returned less than those trained in the original model. Beside windows, in the
+training of that model, roll-outs keep its returns true at the same return of policies (docs/benchmarks.md, ant run).
 """
 
 import math
