@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import UNSET
 
 from neurodyn.core.glossary import explain
+from neurodyn.dynamics.measures import BASELINES
 from neurodyn.evaluate.metrics import shown_metrics
 from neurodyn.evaluate.records import Evaluation, ForecastEvaluation, LogEvaluation, Logged, Simulated, Tossed
 from neurodyn.report import accuracy, forecast, log
@@ -26,7 +27,11 @@ from neurodyn.report.numbers import (
 from neurodyn.report.page import Table, verdict_box
 
 _MOST_LIMITS = 4
-_OTHER = {log.DECLARED_SIMULATOR: "the declared simulator (the robot's file)"}
+_OTHER = {
+    log.DECLARED_SIMULATOR: "the declared simulator (the robot's file)",
+    **{one.title: one.title.lower() for one in BASELINES.values()},
+}
+"""What errors are called within a sentence, by the heads of their columns."""
 
 
 def overview_parts_of_page(material: ReportMaterial) -> dict[str, Any]:

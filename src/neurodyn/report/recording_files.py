@@ -108,7 +108,7 @@ def trajectories(material: ReportMaterial) -> str:
         "The first roll-outs of the seed, not chosen by how well they went."
         if isinstance(material.result, Simulated)
         else "Windows drawn by seed from those in which the robot moves, not chosen by how well they went. The model "
-        "sees the recorded torques and nothing of the recorded motion after time 0."
+        "sees the recorded commands and nothing of the recorded motion after time 0."
     )
     return section("Sample trajectories", legend, *parts, lead=lead)
 
