@@ -197,6 +197,19 @@ def test_a_joint_that_friction_holds_is_not_frozen():
     assert "frozen" not in [one.name for one in found("target", columns)]
 
 
+def test_an_encoder_froze_whose_velocity_has_no_noise_as_it_has_elsewhere_at_rest():
+    """Also near the target: in a run in which the joint hardly moves."""
+    columns = {name: values.copy() for name, values in SOUND["target"].items()}
+    for begin, noise in ((100, 0.01), (200, 0.0)):
+        rows, span = slice(begin, begin + 60), np.ptp(columns["u"][:, 1])
+        columns["q"][rows, 1] = columns["q"][begin, 1]
+        columns["qd"][rows, 1] = noise * np.random.default_rng(0).normal(size=60)
+        columns["u"][rows, 1] = columns["q"][begin, 1] + np.linspace(0.0, 0.1, 60) * span
+    assert "frozen" in [one.name for one in found("target", columns)]
+    columns["qd"][200:260, 1] = columns["qd"][100:160, 1]
+    assert "frozen" not in [one.name for one in found("target", columns)]
+
+
 @pytest.mark.parametrize(("base", "doubted"), [("free", []), ("revolute", ["commands"])])
 def test_loads_on_legs_move_soft_joints_more_than_small_targets_do(base: str, doubted: list[str]):
     hip, rng = JointSpec(name="hip", kind="revolute"), np.random.default_rng(0)

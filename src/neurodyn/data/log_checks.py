@@ -46,6 +46,8 @@ more than at the fastest logged velocity."""
 _FROZEN, _MOVED, _REACTS = 0.4, 0.2, 0.1
 """Time without any change of a reading [s]; motion of its target meanwhile, as a share of the target's span, or of the
 velocity's integral [rad or m]; and the last part of that time, in which a resting joint has not reacted yet [s]."""
+_STIRRED = 0.05
+"""Motion of the target, as a share of its span, with which a sensor froze whose velocity does not change either."""
 _USUALLY = 0.99
 """Quantile of the distance from its target at which a joint still moves."""
 _OUTSIDE, _FAR, _MOST_OUTSIDE, _BEYOND = 0.02, 0.3, 0.6, 0.1
@@ -241,7 +243,8 @@ def frozen_readings(log: LogColumns) -> Iterator[Finding]:
                 odd = float(np.ptp(np.cumsum(qd[begin:end]))) * log.spec.dt > _MOVED
             else:
                 odd = False  # friction may hold the joint
-            if odd:
+            stirred = log.logged_rates and float(np.ptp(u[begin:end])) > _STIRRED * span
+            if odd or (stirred and _is_held(qd, still, begin, end)):
                 frozen[name] = max(frozen.get(name, 0.0), (end - begin) * log.spec.dt)
     if frozen:
         worst = max(frozen, key=frozen.__getitem__)
@@ -251,6 +254,12 @@ def frozen_readings(log: LogColumns) -> Iterator[Finding]:
             "the encoder froze",
             "leave that part of the log out (give it no rows, or a gap), and check the encoder",
         )  # fmt: skip
+
+
+def _is_held(qd: np.ndarray, still: Sequence[tuple[int, int]], begin: int, end: int) -> bool:
+    """Return whether a velocity is the same to the last bit in a stretch, and not in others where a joint is still."""
+    varies = [bool((qd[first + 1 : last] != qd[first]).any()) for first, last in still]
+    return any(varies) and not varies[still.index((begin, end))]
 
 
 def _constant(values: np.ndarray, offsets: np.ndarray) -> Iterator[tuple[int, int]]:
