@@ -3,7 +3,8 @@
 
 The runs of a log are dealt in turn: a world model, an ensemble of GRUs without any mechanics, learns from one half, and
 `adapt` fits the declared robot to the other. On the adapted robot the cross-entropy planner brings the end effector to
-the goals of the task reach@ROBOT, with plans in the world model, in the declared robot, and in the judge itself.
+the goals of the task reach@ROBOT, with plans in the world model, in the declared robot, and in the judge itself. A
+corrected planner adds the model's last errors over one frame to each frame that it predicts.
 
     python benchmarks/real_reach.py --data LOGS --keep reach
 """
@@ -23,13 +24,17 @@ from neurodyn.control.resolve import open_dynamics
 from neurodyn.tasks import load as load_task
 from world_board import train
 
-NAMES = ("so101",)
-FRAMES = 100
-"""Length of an episode."""
+NAMES = ("so101", "xl330")
 PAST, HORIZON = 20, 40
 """Frames of memory, and of the forecasts by which a world model is validated."""
-PENALTY = 1.0
-"""Weight of the members' disagreement in plans that are penalised (lambda)."""
+PLANS = {
+    "world": ("world model", {}),
+    "corrected": ("world model, corrected", {"correction": 0.2}),
+    "penalised": ("world model, penalised", {"penalty": 1.0}),
+    "declared": ("declared robot", {}),
+    "judge": ("judge itself", {}),
+}
+"""Title of each model in which plans are made, and settings of the planner."""
 
 
 def dealt(first: int) -> Parts:
@@ -49,7 +54,10 @@ def main() -> None:
     """Measure the robots that are not kept, and print the errors at the end of an episode."""
     parser = board_parser(__doc__, NAMES, SHARED, Path("reach"))
     parser.add_argument("--minutes", type=float, default=2.0, help="CPU time of a world model")
+    parser.add_argument("--judge-minutes", type=float, help="time budget of the judge; by default none")
     parser.add_argument("--episodes", type=int, default=16)
+    parser.add_argument("--frames", type=int, help="length of an episode; by default the task's")
+    parser.add_argument("--plans", nargs="+", default=list(PLANS), choices=PLANS, help="where plans are made")
     asked = parser.parse_args()
     single_thread()
     rows = kept_rows(asked, "reach.json", lambda name: measured(name, asked.data, asked.keep / name, asked))
@@ -68,23 +76,24 @@ def measured(name: str, data: Path, keep: Path, asked: argparse.Namespace) -> di
     if not (world / "model").is_dir():
         train(name, logs[0], world, PAST, HORIZON, asked.minutes)
     if not (judge / "model").is_dir():
-        words = ("adapt", str(ROBOTS / name), "--data", str(logs[1]), "--out", str(judge), "--threads", "1")
+        words = ["adapt", str(ROBOTS / name), "--data", str(logs[1]), "--out", str(judge), "--threads", "1"]
+        words += [] if asked.judge_minutes is None else ["--minutes", str(asked.judge_minutes)]
         told = command(*words, fresh=judge)
         require((judge / "model").is_dir(), told)
     task = load_task(f"reach@{ROBOTS / name}")
     plant = open_dynamics(task, str(judge))
     found = {}
-    models = (("world model", str(world), 0.0), ("world model, penalised", str(world), PENALTY),
-              ("declared robot", "hybrid", 0.0), ("judge itself", str(judge), 0.0))  # fmt: skip
-    for title, model, penalty in models:
-        where = open_dynamics(task, model)
-        planner = Planner(where.dynamics, task, "cem", seed=1, penalty=penalty)
-        result, _ = act(planner, "cem", where, plant, episodes=asked.episodes, seed=500, frames=FRAMES)
+    models = {"declared": "hybrid", "judge": str(judge)}
+    for name_of_plan in asked.plans:
+        title, settings = PLANS[name_of_plan]
+        where = open_dynamics(task, models.get(name_of_plan, str(world)))
+        planner = Planner(where.dynamics, task, "cem", seed=1, **settings)
+        result, _ = act(planner, "cem", where, plant, episodes=asked.episodes, seed=500, frames=asked.frames)
         way = next(iter(result.result.commands.values()))
         found[title] = {
             "from [mm]": 1e3 * way.commanded, "to [mm]": 1e3 * (way.commanded - way.achieved),
             "within [share]": float(result.result.success), "too fast [share]": result.result.implausible,
-            "decision [ms]": result.decision_ms,
+            "decision [ms]": result.decision_ms, "of": result.frame_ms,
         }  # fmt: skip
     return found
 

@@ -63,6 +63,13 @@ def test_places_by_joints_alone_are_mujocos(reach):
     torch.testing.assert_close(reach.place(now), torch.from_numpy(np.array(places)), rtol=0.0, atol=1e-7)
 
 
+def test_goals_of_a_robot_that_hangs_are_below_it():
+    hanging = tasks.load(f"reach@{EXAMPLES / 'real_robots' / 'xl330'}")
+    goals = hanging.commands(50, torch.Generator())
+    torch.testing.assert_close(torch.linalg.vector_norm(goals, dim=-1), torch.full((50,), 0.1))
+    assert -0.2 < float(goals[:, 2].max()) < 0.0
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [

@@ -37,9 +37,11 @@ class DeclaredSettings(Config, frozen=True):
 
     positive: ClassVar[tuple[str, ...]] = ("frames",)
     """Numbers above 0."""
+    signed: ClassVar[tuple[str, ...]] = ()
+    """Numbers that may be negative."""
 
     def __post_init__(self) -> None:
-        require_numbers(self, above=self.positive)
+        require_numbers(self, above=self.positive, signed=self.signed)
         for name, step in self.steps.items():
             require(0 < step < float("inf"), f"steps of {name!r}", step, "a finite number above 0")
 

@@ -65,7 +65,7 @@ class ReachSettings(DeclaredSettings, frozen=True):
         near: Distance from the goal at which it counts as reached [m].
         scale: Distance by which the reward for nearness has fallen by three quarters [m].
         span: Share of each joint's range, about its middle, in which poses of starts and goals are drawn.
-        lowest: Least height of a goal, world axes [m].
+        lowest: Least height of a goal, world axes [m]; negative for a robot that hangs.
     """
 
     near: float = 0.01
@@ -74,6 +74,7 @@ class ReachSettings(DeclaredSettings, frozen=True):
     lowest: float = 0.02
 
     positive = (*DeclaredSettings.positive, "near", "scale", "span")
+    signed = ("lowest",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
