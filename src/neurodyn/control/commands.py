@@ -143,7 +143,7 @@ def mean_commands(parts: Sequence[Commands]) -> Commands:
     means: Commands = {}
     for name in names:
         known = [part[name] for part in parts if name in part]
-        values = {
+        values: dict[str, Any] = {
             key: UNSET if UNSET in (each := [getattr(one, key) for one in known]) else sum(each) / len(each)
             for key in CommandFigures.__struct_fields__
         }
