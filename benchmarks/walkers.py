@@ -5,6 +5,7 @@
     python benchmarks/walkers.py POLICY --push 0 --noise 0
     python benchmarks/walkers.py POLICY --stand-in examples/sensed_go1.py:SensedGo1     # the `model` of a stand-in
     python benchmarks/walkers.py POLICY --ground examples/steps_and_slopes.yaml
+    python benchmarks/walkers.py POLICY --in-c      # `neurodyn export POLICY --to c`, compiled, in the loop
 
 Nothing of the library's engine takes part: `mujoco.mj_step` moves the robot, and the policy's observations are computed
 here from its state, with the errors of the task's sensors. Commands change every 5 s, a tenth of them to standing, and
@@ -12,11 +13,15 @@ the base's velocity jumps in a random horizontal direction 2.5 s after each. Vel
 of the heading, in windows that begin 1 s after a change of the command or a push; those of all seconds are beside them.
 """
 
+import ctypes
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import mujoco
@@ -29,6 +34,8 @@ from neurodyn.core.description.scene import Plane, Scene, Shape, Terrain
 from neurodyn.core.registry import own_class, split_name
 from neurodyn.evaluate.named_scenarios import scenario
 from neurodyn.geometry.solids import terrain_heights
+from neurodyn.interop import CODE
+from neurodyn.interop.c_code.units import code_unit
 from neurodyn.policy.artifact import acting, load_policy
 from neurodyn.robots import load
 from neurodyn.robots.assets import asset_path
@@ -137,7 +144,11 @@ def height_of(ground: Shape, place: np.ndarray) -> np.ndarray:
 
 
 class Bodies:
-    """Worlds of plain MuJoCo that stand in the nominal pose, with what a policy sees of them."""
+    """Worlds of plain MuJoCo that stand in the nominal pose, with what a policy sees of them.
+
+    Attributes:
+        pose: Nominal positions of the joints [rad or m], shape [nj].
+    """
 
     def __init__(
         self, model: mujoco.MjModel, task: Velocity, worlds: int, noise: float, rng: np.random.Generator, scene: Scene
@@ -155,7 +166,7 @@ class Bodies:
         )
         named = {model.actuator(drive).name.rpartition(" ")[2]: drive for drive in range(model.nu)}
         self._drives = [named[name] for name in task.actions]
-        self._pose, self._home = (
+        self.pose, self._home = (
             part.numpy() for part in (task.joint_nominal(torch.zeros(1)), task.nominal(torch.zeros(1)))
         )
         self._scale = np.array(task.action_scale)
@@ -169,7 +180,7 @@ class Bodies:
                 data.qpos[3:7] = [np.cos(angle / 2), 0.0, 0.0, np.sin(angle / 2)]
             around = data.qpos[:2] + BESIDE * places.uniform(-1.0, 1.0, (64, 2))
             data.qpos[2] = task.legs.height + 0.02 + height_of(self._ground, around).max()
-            data.qpos[self._q] = self._pose + rng.uniform(-0.05, 0.05, len(joints))
+            data.qpos[self._q] = self.pose + rng.uniform(-0.05, 0.05, len(joints))
             data.ctrl[self._drives] = self._home
             if model.na:  # servos that follow their commands late
                 data.act[:] = data.ctrl
@@ -183,7 +194,7 @@ class Bodies:
         for data, command, action in zip(self.datas, commands, actions, strict=True):
             seen = {
                 "gyroscope": data.qvel[3:6], "gravity": -matrix_of(data.qpos[3:7])[2], "command": command,
-                "joint_position": data.qpos[self._q] - self._pose, "joint_velocity": data.qvel[self._qd],
+                "joint_position": data.qpos[self._q] - self.pose, "joint_velocity": data.qvel[self._qd],
                 "last_action": action, "clock": clock * (np.linalg.norm(command) > STILL),
             }  # fmt: skip
             rows.append(np.concatenate([seen[term.name] for term in self.task.readings]))
@@ -223,6 +234,52 @@ class Bodies:
             data.qvel[:2] += size * np.array([np.cos(angle), np.sin(angle)])
 
 
+class InC:
+    """A policy as exported to C: it assembles the observations, and remembers, for each of some worlds."""
+
+    def __init__(self, policy: str, task: Velocity, worlds: int) -> None:
+        """Export and compile the policy."""
+        self._task = task
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in CODE["c"](code_unit(policy), "unit").items():
+                (Path(folder) / name).write_text(text)
+            (Path(folder) / "size.c").write_text('#include "unit.h"\nint size(void) { return sizeof(unit_state); }\n')
+            flags = ["-std=c99", "-O2", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-DUNIT_DOUBLE=1"]
+            sources = ["-shared", "-fPIC", "unit.c", "size.c", "-o", "unit.so", "-lm"]
+            subprocess.run(["gcc", *flags, *sources], cwd=folder, check=True)
+            self._unit = ctypes.CDLL(str(Path(folder) / "unit.so"))
+        self._states = [(ctypes.c_byte * self._unit.size())() for _ in range(worlds)]
+        for state in self._states:
+            self._unit.unit_reset(state)
+
+    def act(self, readings: np.ndarray, commands: np.ndarray, frame: int, pose: np.ndarray) -> np.ndarray:
+        """Return actions, shape [worlds, actions]. C has last actions and the clock of its own.
+
+        Args:
+            readings: What `Bodies.read` returns.
+            commands: The commands, shape [worlds, 3].
+            frame: Frames since the start.
+            pose: Nominal positions of the joints, from which those of the readings are measured.
+        """
+        terms = self._task.readings
+        parts = np.split(readings, np.cumsum([len(term.names) for term in terms])[:-1], axis=1)
+        seen = dict(zip((term.name for term in terms), parts, strict=True))
+        phase = np.full((len(commands), 2), (0.0, self._task.stride * frame % (2 * np.pi)))
+        given = [seen["gyroscope"], seen["gravity"], seen["joint_position"] + pose, seen["joint_velocity"],
+                 np.hstack([commands, phase])]  # fmt: skip
+        given = [np.ascontiguousarray(part) for part in given]
+        actions, scaled = (np.zeros((len(commands), len(self._task.actions))) for _ in range(2))
+        row = np.zeros(readings.shape[1])
+        for world, state in enumerate(self._states):
+            self._unit.unit_observe(state, *(_pointer(part[world]) for part in given), _pointer(row))
+            self._unit.unit_act(state, _pointer(row), _pointer(actions[world]), _pointer(scaled[world]))
+        return actions
+
+
+def _pointer(values: np.ndarray) -> Any:
+    return values.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
+
+
 def matrix_of(quaternion: np.ndarray) -> np.ndarray:
     """Return the rotation matrix of a quaternion (w, x, y, z)."""
     flat = np.zeros(9)
@@ -239,11 +296,11 @@ def heading_of(quaternion: np.ndarray) -> float:
 def judged(policy: str, *, episodes: int, seconds: float, push: float = 0.5, noise: float = 1.0, seed: int = 7,
            fastest: tuple[float, float, float] = (1.0, 0.5, 1.0), robot: str | None = None,
            model: mujoco.MjModel | None = None, ground: str | None = None,
-           own_iterations: bool = False) -> Walk:  # fmt: skip
+           own_iterations: bool = False, in_c: bool = False) -> Walk:  # fmt: skip
     """Play a policy in plain MuJoCo and return its figures.
 
     `robot` and `ground` if not its own; `model` of a stand-in, which brings its ground; `own_iterations`: see `own` of
-    `asset_model`.
+    `asset_model`; `in_c`: as exported to C.
     """
     begin = time.process_time()
     config, network = load_policy(policy)
@@ -251,6 +308,7 @@ def judged(policy: str, *, episodes: int, seconds: float, push: float = 0.5, noi
     scene = scenario(task.declaration(), ground, words=()).scene or Scene()
     model, rng = model or asset_model(task, scene, own=own_iterations), np.random.default_rng(seed)
     bodies, act = Bodies(model, task, episodes, noise, rng, scene), acting(network)
+    exported = InC(policy, task, episodes) if in_c else None
     actions, alive = np.zeros((episodes, len(task.actions))), np.ones(episodes, bool)
     frames, period, pushed = (round(x / bodies.dt) for x in (seconds, PERIOD, PUSHED))
     command, record = np.zeros((episodes, 3)), []
@@ -260,8 +318,12 @@ def judged(policy: str, *, episodes: int, seconds: float, push: float = 0.5, noi
             command[rng.random(episodes) < STANDING] = 0.0
         elif frame % period == pushed and push:
             bodies.push(push)
-        with torch.no_grad():
-            actions = act(torch.tensor(bodies.read(frame, command, actions), dtype=torch.float32)).double().numpy()
+        seen = bodies.read(frame, command, actions)
+        if exported is None:
+            with torch.no_grad():
+                actions = act(torch.tensor(seen, dtype=torch.float32)).double().numpy()
+        else:
+            actions = exported.act(seen, command, frame, bodies.pose)
         moved = bodies.move(actions, alive)
         alive = alive & ~bodies.fallen()
         record.append((moved, command, alive))
@@ -339,6 +401,7 @@ def main() -> None:
     parser.add_argument("--robot", help="the policies' robot, if it has moved")
     parser.add_argument("--stand-in", help="FILE.py:CLASS of a robot in MuJoCo in place of the asset")
     parser.add_argument("--ground", help="one of the robot's grounds, or a file with one plane or terrain")
+    parser.add_argument("--in-c", action="store_true", help="the policy as exported to C")
     parser.add_argument("--own-iterations", action="store_true", help="those of the asset's solver on a terrain, too")
     args = parser.parse_args()
     single_thread()
@@ -352,7 +415,7 @@ def main() -> None:
     for policy in args.policies:
         walk = judged(policy, episodes=args.episodes, seconds=args.seconds, push=args.push, noise=args.noise,
                       fastest=tuple(args.fastest), robot=args.robot, model=model, ground=args.ground,
-                      own_iterations=args.own_iterations)  # fmt: skip
+                      own_iterations=args.own_iterations, in_c=args.in_c)  # fmt: skip
         print(row(policy, walk), flush=True)
         walks[policy] = asdict(walk)
     if args.json:
