@@ -169,12 +169,14 @@ def test_a_policy_that_stands_is_called_so_once_and_progress_tells_what_it_does(
     stands = {SPEED: CommandFigures(commanded=0.6, achieved=0.01, moved=0.03)}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        call_standing(tmp_path, stands, 20.0)  # too early to tell
-    with pytest.warns(UserWarning, match="the policy stands; if it goes on to, try another --seed"):
-        call_standing(tmp_path, stands, 40.0)
+        call_standing(tmp_path, stands, 20.0, PolicySettings())  # too early to tell
+    with pytest.warns(
+        UserWarning, match=r"the policy stands; if it goes on to, try more noise \(network.initial_std, now 1\)"
+    ):
+        call_standing(tmp_path, stands, 40.0, PolicySettings())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        call_standing(tmp_path, stands, 50.0)
+        call_standing(tmp_path, stands, 50.0, PolicySettings())
     learner._shown = {"return_training": 40.0, "failed_training": 0.25,
                       "commands": {name: one.plain() for name, one in stands.items()}}  # fmt: skip
     text = learner.text(SimpleNamespace(state=TrainState(step=90, best_step=60, stale=2)), None)

@@ -153,7 +153,7 @@ def test_a_policy_that_does_not_achieve_what_is_asked_is_found():
     asked = AimSettings(error=0.1, falls=0.02)
     lines = [line(10, **walks(0.05, 0.0)), line(20, **walks(0.13, 0.03))]
     assert shortcomings(lines, 10, asked) == ""
-    words = "3% of its episodes fail, asked 2%, its speed has an error of 0.13 m/s, asked 0.1"
+    words = "3.0% of its episodes fail, asked 2%, its speed has an error of 0.13 m/s, asked 0.1"
     assert shortcomings(lines, 20, asked) == words
     (finding,) = findings_of_training(lines, 20, 40, asked)
     assert (finding.name, finding.grade, finding.what) == ("inaccurate", "warning", f"after 40 updates {words}")

@@ -204,7 +204,7 @@ class PolicyLearner(Learner):
             if not train_state.measured and self._task.commanded(self._world.now.of_rewards, self._world.memory):
                 with torch.random.fork_rng(devices=[]):  # results depend on no clock
                     played = self._play(self.network, self._evaluation_dynamics, self._penalty)
-                call_standing(self._out, played.commands, train_state.cpu_seconds)
+                call_standing(self._out, played.commands, train_state.cpu_seconds, self._settings)
         every = self._settings.keep_every
         if every is not None and (train_state.step + 1) % every == 0 and current_ranks().leads:
             save_policy(self._out / "kept" / f"{train_state.step + 1:05d}", self._config, self.network)
@@ -222,7 +222,7 @@ class PolicyLearner(Learner):
         values["failed_training"] = float(played.failed.double().mean())
         if played.commands:
             values["commands"] = {name: one.plain() for name, one in played.commands.items()}
-            call_standing(self._out, played.commands, train_state.cpu_seconds)
+            call_standing(self._out, played.commands, train_state.cpu_seconds, self._settings)
         if self._judge is not None or (sample is not None and sample.inputs is not None):
             support = self._support_of(network, played, sample, train_state)
             if support.exploits and not (self._support is not None and self._support.exploits):

@@ -19,7 +19,7 @@ from neurodyn.core.verdict import Finding
 from neurodyn.data.store import Store
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.evaluate.run import training_logs
-from neurodyn.policy.settings import AimSettings
+from neurodyn.policy.settings import AimSettings, TrainingSettings
 from neurodyn.policy.trust.judges import CHOOSING, EPISODES, Judges, Promise, judges_of, promise_of, reward_misfit
 from neurodyn.robots.data import on_declared_ground, open_robot_data
 from neurodyn.sim.draws import QuantityDraws
@@ -158,7 +158,7 @@ def findings_of_training(
 def shortcomings(lines: Sequence[Mapping[str, Any]], kept: int, asked: AimSettings) -> str:
     """Return in words what the policy kept at an update does not achieve of what is asked; empty for nothing."""
     failed = failing_share(lines, kept)
-    found = [f"{failed:.0%} of its episodes fail, asked {asked.falls:.0%}"] if failed > asked.falls else []
+    found = [f"{failed:.1%} of its episodes fail, asked {asked.falls:.0%}"] if failed > asked.falls else []
     for name, one in kept_commands(lines, kept).items():
         if one.error is not UNSET and one.error > asked.error:
             what, _, unit = name.partition(" [")
@@ -171,10 +171,13 @@ def failing_share(lines: Sequence[Mapping[str, Any]], kept: int) -> float:
     return next((line["failed_training"] for line in reversed(lines) if _is_of(line, kept)), 0.0)
 
 
-def call_standing(out: Path, commands: Commands, seconds: float) -> None:
+def call_standing(out: Path, commands: Commands, seconds: float, settings: TrainingSettings) -> None:
     """Say once, within the first minute of a training, that its policy does not move; later only the verdict does."""
     if seconds > PATIENT and any(one.name == STANDS_STILL for one in of_commands(commands)):
-        notice(f"{out}: the policy stands; if it goes on to, try another --seed, --algorithm or network.initial_std")
+        notice(
+            f"{out}: the policy stands; if it goes on to, try more noise (network.initial_std, now "
+            f"{settings.network.initial_std:g}), a higher rate (now {settings.rate:g}), or another --seed or --algorithm"
+        )
 
 
 def kept_commands(lines: Sequence[Mapping[str, Any]], kept: int) -> Commands:
