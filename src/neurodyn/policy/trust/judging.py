@@ -176,7 +176,7 @@ def call_standing(out: Path, commands: Commands, seconds: float, settings: Train
     if seconds > PATIENT and any(one.name == STANDS_STILL for one in of_commands(commands)):
         notice(
             f"{out}: the policy stands; if it goes on to, try more noise (network.initial_std, now "
-            f"{settings.network.initial_std:g}), a higher rate (now {settings.rate:g}), or another --seed or --algorithm"
+            f"{settings.network.initial_std:g}), a higher rate (now {settings.rate:g}), another --seed or --algorithm"
         )
 
 
