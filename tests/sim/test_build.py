@@ -156,15 +156,17 @@ def test_a_mesh_without_a_reader_is_left_out_with_a_notice(tmp_path, monkeypatch
         assert sim.build(robot).shape_count == 0
 
 
-def test_missing_meshes_of_an_mjcf_leave_primitives_and_inertials(tmp_path):
-    (tmp_path / "own.xml").write_text(
-        """<mujoco><compiler meshdir="meshes"/><asset><mesh file="shell.stl"/></asset><worldbody><body>
-        <inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/><joint name="a"/><geom type="mesh" mesh="shell"/>
+@pytest.mark.parametrize(("included", "mesh"), [(False, "shell"), (True, "hull")])  # a notice is given once
+def test_missing_meshes_of_an_mjcf_leave_primitives_and_inertials(tmp_path, included: bool, mesh: str):
+    text = f"""<mujoco><compiler meshdir="meshes"/><asset><mesh file="{mesh}.stl"/></asset><worldbody><body>
+        <inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/><joint name="a"/><geom type="mesh" mesh="{mesh}"/>
         <geom type="sphere" size="0.1"/></body></worldbody></mujoco>"""
-    )
+    (tmp_path / ("inner.xml" if included else "own.xml")).write_text(text)
+    if included:
+        (tmp_path / "own.xml").write_text('<mujoco><include file="inner.xml"/></mujoco>')
     data = {"name": "own", "asset": "own.xml", "joints": [{"name": "a", "kind": "revolute"}], "actuated": {"a": 1.0}}
     robot = from_dict({**data, "dt": 0.01}, Robot).locate(tmp_path)
-    with pytest.warns(Notice, match=r"own\.xml: left out: mesh 'shell\.stl' does not exist"):
+    with pytest.warns(Notice, match=rf"own\.xml: left out: mesh '{mesh}\.stl' does not exist"):
         assert sim.build(robot).shape_count == 1
 
 

@@ -4,11 +4,13 @@
 Locked joints become fixed, missing meshes are removed.
 """
 
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
 from neurodyn.core.errors import InputError, among
+from neurodyn.robots.assets import resolve_asset
 from neurodyn.robots.sections import choose
 from neurodyn.sim.asset_files import MissingMeshError, find_mesh, leave_out, parse_xml
 
@@ -39,6 +41,8 @@ def prepare_mjcf(
         InputError: The file is not an MJCF, lacks a locked joint, or has unsupported elements.
     """
     root = parse_xml(path, "mujoco", "MJCF").root
+    if meshes:
+        root = _with_included_meshes(path, root)
     _refuse_unread(path, root)
     for actuators in root.findall("actuator"):
         root.remove(actuators)
@@ -111,21 +115,49 @@ def split_joints(root: ElementTree.Element) -> dict[str, str]:
     return added
 
 
-def _drop_missing_meshes(path: Path, root: ElementTree.Element) -> None:
-    """Remove meshes that cannot be loaded, and the shapes made of them."""
+def _with_included_meshes(path: Path, root: ElementTree.Element) -> ElementTree.Element:
+    """Return an MJCF with its included files inlined if meshes of theirs are missing, so that these can be left out."""
+    if next(root.iter("include"), None) is None:
+        return root
+    whole = deepcopy(root)
+    try:
+        _inline_includes(path, whole)
+    except (InputError, OSError, ElementTree.ParseError):  # the importer reports the cause
+        return root
+    return whole if _missing_meshes(path, whole) else root
+
+
+def _inline_includes(path: Path, root: ElementTree.Element) -> None:
+    for parent in list(root.iter()):
+        for number, child in reversed(list(enumerate(parent))):
+            if child.tag == "include":
+                included = ElementTree.parse(resolve_asset(path, None, child.get("file", ""))).getroot()
+                _inline_includes(path, included)
+                parent[number : number + 1] = list(included)
+
+
+def _missing_meshes(path: Path, root: ElementTree.Element) -> list[tuple[ElementTree.Element, str]]:
+    """Return meshes that cannot be loaded, with the reasons."""
     home = folder = path.resolve().parent
     for compiler in root.findall("compiler"):
         folder = home / compiler.get("meshdir", compiler.get("assetdir", "."))
+    missing = []
+    for mesh in [mesh for mesh in root.findall("asset/mesh") if "file" in mesh.attrib]:
+        try:
+            find_mesh(path, mesh.get("file", ""), (folder, home))
+        except MissingMeshError as error:
+            missing.append((mesh, str(error)))
+    return missing
+
+
+def _drop_missing_meshes(path: Path, root: ElementTree.Element) -> None:
+    """Remove meshes that cannot be loaded, and the shapes made of them."""
     reasons, missing = [], set()
-    for assets in root.findall("asset"):
-        for mesh in [mesh for mesh in assets.findall("mesh") if "file" in mesh.attrib]:
-            file = mesh.get("file", "")
-            try:
-                find_mesh(path, file, (folder, home))
-            except MissingMeshError as error:
-                reasons.append(str(error))
-                missing.add(mesh.get("name", Path(file).stem))
-                assets.remove(mesh)
+    for mesh, reason in _missing_meshes(path, root):
+        reasons.append(reason)
+        missing.add(mesh.get("name", Path(mesh.get("file", "")).stem))
+        for assets in [assets for assets in root.findall("asset") if mesh in list(assets)]:
+            assets.remove(mesh)
     for parent in root.iter():
         for geom in [geom for geom in parent.findall("geom") if geom.get("mesh") in missing]:
             parent.remove(geom)
