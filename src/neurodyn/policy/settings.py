@@ -98,9 +98,9 @@ class CloneSettings(Config, frozen=True):
 class AimSettings(Config, frozen=True):
     """What a policy must achieve; a training whose policy does not goes on, each round with the initial rates."""
 
-    rounds: int = 2
-    """Most further rounds; there is none after one that did not improve the policy, or if it stands."""
-    updates: int = 300
+    rounds: int = 1
+    """Most further rounds; there is none if the policy stands."""
+    updates: int = 600
     """Updates of a round."""
     error: float = 0.1
     """Largest velocity error [m/s or rad/s], in the evaluation of the kept policy (`control.commands`)."""

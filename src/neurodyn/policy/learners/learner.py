@@ -258,7 +258,7 @@ class PolicyLearner(Learner):
         """Return whether a round was the last one, and say why not."""
         kept, updates, lines = train_state.best_step, train_state.step, read_metrics(self._out)
         hopeless = {one.name for one in findings_of_training(lines, kept, updates)} & {STANDS_STILL, NO_LEARNING}
-        if hopeless or kept <= updates - train_state.phase_step:  # of this round none is better
+        if hopeless:
             return True
         if words := shortcomings(lines, kept, aim):
             notice(f"{self._out}: after {updates} updates {words}; {aim.updates} more updates")
