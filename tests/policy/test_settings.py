@@ -5,9 +5,10 @@ import pytest
 
 from neurodyn import tasks
 from neurodyn.core.errors import InputError
+from neurodyn.learn.plan import TrainingBudget, TrainState
 from neurodyn.policy.online_learning.problem import settings_of
 from neurodyn.policy.requests import OnlineRequest
-from neurodyn.policy.settings import PolicySettings, ShacSettings, load_settings, with_flags
+from neurodyn.policy.settings import AimSettings, PolicySettings, ShacSettings, load_settings, with_flags
 
 
 @pytest.mark.parametrize("name", tasks.names())
@@ -75,3 +76,17 @@ def test_loops_that_begin_with_nothing_have_settings_of_their_own_where_there_ar
         assert begun("anymal-velocity", **given) == load_settings("anymal-velocity", logs=True)
     assert begun("cartpole-swingup") == load_settings("cartpole-swingup", logs=True)
     assert load_settings("anymal-velocity", nothing=True) == load_settings("anymal-velocity")
+
+
+def test_a_training_with_an_aim_may_go_on_unless_the_user_gave_a_budget():
+    settings = ShacSettings(iterations=400, aim=AimSettings(updates=600))
+    assert (settings.budget().steps, settings.budget().shares) == (1000, (400.0, 600.0))
+    assert settings.done_of_all(0.1, TrainState(step=40)) == 0.1
+    assert settings.done_of_all(0.1, TrainState(step=460, phase=1)) == 0.46
+    for flags, budget in (({"iterations": 500}, TrainingBudget(500)), ({"minutes": 2.0}, TrainingBudget(None, 2.0))):
+        given = with_flags(settings, **flags)
+        assert given.budget() == budget
+        assert given.aim is not None  # it is still judged by it
+    assert ShacSettings(iterations=400).budget() == TrainingBudget(400)
+    with pytest.raises(ValueError, match="falls"):
+        AimSettings(falls=1.0)

@@ -19,7 +19,7 @@ from neurodyn.core.config import (
 )
 from neurodyn.core.description.randomisation import is_run
 from neurodyn.core.errors import InputError, require
-from neurodyn.learn.plan import TrainingBudget
+from neurodyn.learn.plan import TrainingBudget, TrainState
 from neurodyn.nets.networks import require_size
 from neurodyn.tasks.views import SENSORS, STATE, View
 
@@ -96,20 +96,18 @@ class CloneSettings(Config, frozen=True):
 
 
 class AimSettings(Config, frozen=True):
-    """What a policy must achieve; a training whose policy does not goes on, each round with the initial rates."""
+    """What a policy must achieve; a training whose policy moves, but does not achieve it, goes on."""
 
-    rounds: int = 1
-    """Most further rounds; there is none if the policy stands."""
     updates: int = 600
-    """Updates of a round."""
+    """Further updates; 0 for none."""
     error: float = 0.1
     """Largest velocity error [m/s or rad/s], in the evaluation of the kept policy (`control.commands`)."""
     falls: float = 0.02
     """Largest share of its episodes that fail."""
 
     def __post_init__(self) -> None:
-        require(self.rounds >= 0, "aim.rounds", self.rounds, "at least 0")
-        require_numbers(self, above=("updates", "error"))
+        require(self.updates >= 0, "aim.updates", self.updates, "at least 0")
+        require_numbers(self, above=("error",))
         require(0 <= self.falls < 1, "aim.falls", self.falls, "at least 0, below 1")
 
 
@@ -224,18 +222,27 @@ class TrainingSettings(Config, frozen=True):
         return 0.0 if self.penalty == "auto" else self.penalty
 
     def budget(self) -> TrainingBudget:
-        """Return when the training ends: a phase of `iterations`, and the further rounds that may follow."""
+        """Return when the training ends: a phase of `iterations`, and the further one that may follow."""
         aim, first = self.aim, self.iterations
-        if aim is None or not aim.rounds or first is None or self.minutes is not None:
+        if aim is None or not aim.updates or first is None or self.minutes is not None:
             return TrainingBudget(first, self.minutes)
-        shares = (float(first), *aim.rounds * (float(aim.updates),))
-        return TrainingBudget(round(sum(shares)), shares=shares, as_needed=True)
+        return TrainingBudget(first + aim.updates, shares=(float(first), float(aim.updates)), as_needed=True)
+
+    def done_of_all(self, done: float, train_state: TrainState) -> float:
+        """Return the finished share of the updates planned so far; `done` is that of the current phase.
+
+        Rates of further updates are thus those of a training that was planned with them: initial ones would undo much
+        of what a policy has learned.
+        """
+        if self.aim is None or self.iterations is None or not train_state.phase:
+            return done
+        return train_state.step / (self.iterations + self.aim.updates)
 
     def with_fixed_length(self) -> Self:
         """Return settings of a training that ends with its updates or minutes, whatever it achieves."""
         if self.aim is None:
             return self
-        return msgspec.structs.replace(self, aim=msgspec.structs.replace(self.aim, rounds=0))
+        return msgspec.structs.replace(self, aim=msgspec.structs.replace(self.aim, updates=0))
 
     def frames_of(self, updates: int) -> int:
         """Return the number of frames in that many updates, over all worlds."""

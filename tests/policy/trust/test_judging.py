@@ -161,20 +161,19 @@ def test_a_policy_that_does_not_achieve_what_is_asked_is_found():
 
 
 @pytest.mark.parametrize(
-    ("lines", "phase", "kept", "over"),
+    ("lines", "over"),
     [
-        ([line(40, **walks(0.05, 0.0))], 0, 40, True),
-        ([line(40, **walks(0.13, 0.0))], 0, 40, False),
-        ([line(40, **walks(0.13, 0.0)), line(70, **walks(0.12, 0.0))], 1, 70, False),
-        ([line(40, commands=still(), failed_training=0.0)], 0, 40, True),  # more of the same would not help
+        ([line(40, **walks(0.05, 0.0))], True),
+        ([line(40, **walks(0.13, 0.0))], False),
+        ([line(40, commands=still(), failed_training=0.0)], True),  # more of the same would not help
     ],
 )
-def test_a_training_goes_on_until_its_policy_walks_as_asked(lines, phase: int, kept: int, over: bool, tmp_path: Path):
+def test_a_training_goes_on_until_its_policy_walks_as_asked(lines, over: bool, tmp_path: Path):
     learner = object.__new__(PolicyLearner)
-    learner._settings = ShacSettings(aim=AimSettings(rounds=2, updates=30))
+    learner._settings = ShacSettings(aim=AimSettings(updates=30))
     learner._out, learner._support = tmp_path, None
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    state = TrainState(step=40 + 30 * phase, phase=phase, phase_step=30 if phase else 40, best_step=kept)
+    state = TrainState(step=40, phase_step=40, best_step=40)
     with pytest.warns(UserWarning, match="30 more updates") if not over else contextlib.nullcontext():
         assert learner.end_phase(SimpleNamespace(state=state)) is over
 

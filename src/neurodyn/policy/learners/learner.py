@@ -241,7 +241,7 @@ class PolicyLearner(Learner):
         return self._settings.stop_when_exploiting and self._support is not None and self._support.exploits
 
     def end_phase(self, loop: LoopView) -> bool:
-        """Return whether the training ends: its policy does what is asked of it, or further rounds would not help.
+        """Return whether the training ends: its policy does what is asked of it, or further updates would not help.
 
         The last supported policy is restored if training ends because of an unsupported one.
         """
@@ -250,12 +250,12 @@ class PolicyLearner(Learner):
             network.load_state_dict(read_weights(self._out))
             network.store_rsl_rl(self.actor.state_dict(), float(getattr(self.actor.obs_normalizer, "eps", 0.0)))
         aim, state = self._settings.aim, loop.state
-        if aim is None or state.phase >= aim.rounds:
+        if aim is None or state.phase:
             return False
         return self._stops or current_ranks().agree(lambda: self._suffices(aim, state))
 
     def _suffices(self, aim: AimSettings, train_state: TrainState) -> bool:
-        """Return whether a round was the last one, and say why not."""
+        """Return whether a phase was the last one, and say why not."""
         kept, updates, lines = train_state.best_step, train_state.step, read_metrics(self._out)
         hopeless = {one.name for one in findings_of_training(lines, kept, updates)} & {STANDS_STILL, NO_LEARNING}
         if hopeless:

@@ -146,6 +146,7 @@ class ShacLearner(PolicyLearner):
     def step(self, done: float, train_state: TrainState) -> OptimiserStep:
         """Roll out a window, step the policy, and fit the critic; a given policy is frozen until its critic is fit."""
         settings, frames = self._settings, self._settings.horizon
+        done = settings.done_of_all(done, train_state)
         share = settings.final + (1.0 - settings.final) * (1.0 - done)
         for optimiser, rate in ((self._optimiser, settings.rate), (self._critic_optimiser, settings.critic_rate)):
             optimiser.param_groups[0]["lr"] = share * rate
