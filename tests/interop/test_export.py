@@ -73,7 +73,7 @@ def test_networks_of_a_blueprint_are_named(tmp_path):
     networks = (Augmentation(quantities=("passive.hinge", "torque.slider"), inputs=("qd.hinge",), hidden=(2,)),)
     config = EngineConfig(substeps=1, blueprint=Blueprint(networks))
     save(tmp_path / "run", HybridDynamics(robot.spec, mechanism, config, (), fingerprint, scene))
-    with pytest.raises(InputError, match=r"has networks that act on passive\.hinge, torque\.slider, which no other"):
+    with pytest.raises(InputError, match=r"has networks that act on passive\.hinge, torque\.slider, for which MJCF"):
         export_identified(tmp_path / "run", "newton")
     assert not (tmp_path / "run" / "newton").exists()
 

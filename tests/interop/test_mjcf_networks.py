@@ -193,7 +193,7 @@ def test_what_mujoco_has_no_place_for_is_refused_by_name(tmp_path):
         network = Augmentation(quantities=quantities, inputs=("q.pan",))
         with pytest.raises(InputError, match=f"acts on {named}, for which MuJoCo has no place; valid: networks on"):
             export_identified(with_networks(model, network), "mjcf", tmp_path / "out")
-    with pytest.raises(InputError, match=r"networks that act on torque\.elbow, which no other simulator"):
+    with pytest.raises(InputError, match=r"networks that act on torque\.elbow, for which MJCF"):
         export_identified(with_networks(model, TORQUE), "newton", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
