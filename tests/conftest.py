@@ -49,14 +49,17 @@ hypothesis.settings.load_profile("repeatable")
 
 
 LONGEST = (
-    "test_examples.py", "test_campaign.py", "test_pretrained.py", "test_notebooks.py",
-    "identify/test_adapt.py", "identify/test_unmeasured.py", "identify/test_go2.py", "identify/test_elastic_links.py",
-    "policy/online_learning/test_loop.py", "cluster/test_sweep.py", "cluster/test_workers.py",
-    "evaluate/test_checks.py", "learn/neural/test_train.py", "test_own_examples.py",
-    "test_cuda_compiles.py", "test_readme.py", "dynamics/test_artifact_export.py", "test_shapes.py",
-    "learn/test_ranks.py", "cli/test_demo.py", "cli/test_ranks.py", "cli/test_verbs.py",
-    "dynamics/hybrid/test_declared.py", "learn/neural/test_members.py", "cli/test_go2_air.py", "cli/test_refusals.py",
-    "cli/test_moved_run.py", "test_docs.py", "sim/declaration/test_declare.py", "learn/tracking/test_wandb_run.py",
+    "test_notebooks.py", "test_campaign.py", "control/robot/test_robot.py", "cli/test_demo.py", "test_examples.py",
+    "evaluate/test_checks.py", "cli/test_moved_run.py", "cli/policy/test_log.py", "cli/test_ranks.py",
+    "cli/test_generate.py", "cli/test_refusals.py", "identify/test_unmeasured.py", "cluster/test_sweep.py",
+    "identify/test_go2.py", "multibody/constraints/test_couplings.py", "identify/test_elastic_links.py",
+    "sim/test_scene.py", "cli/test_any_kind.py", "identify/test_odd_robots.py", "dynamics/test_artifact_export.py",
+    "cluster/test_identify.py", "cli/policy/test_actions.py", "control/robot/test_sensed.py", "test_pretrained.py",
+    "identify/test_adapt.py", "test_docs.py", "sim/test_contact_points.py", "learn/world_model/test_train.py",
+    "interop/test_c_code.py", "dynamics/hybrid/test_declared.py", "multibody/constraints/test_shape_contacts.py",
+    "identify/test_agreement.py", "test_cuda_compiles.py", "test_imports.py", "cli/test_verbs.py",
+    "estimate/test_causal.py", "cli/test_go2_air.py", "cluster/test_workers.py",
+    "policy/online_learning/test_robot.py", "identify/test_identify.py",
 )  # fmt: skip
 """Files that take longest: in several processes they begin first, so that none is left alone at the end."""
 
