@@ -72,6 +72,9 @@ class ResidualOptions:
     base: bool = True
     """Whether pose and velocity of a floating base are measured; if not, windows begin near their estimate, and only
     sensors tell of them."""
+    rough: bool = False
+    """Whether derivatives pass over jumps, as of contacts that come and go (`Residuals._by_coordinates`,
+    `without_jumps`), at twice the cost; always where the base is not measured."""
 
 
 @dataclass(frozen=True)
@@ -267,6 +270,10 @@ class Residuals:
     def with_free_starts(self) -> "Residuals":
         """Return these residuals with free initial states of windows."""
         return self._with(options=replace(self.options, initial=True))
+
+    def past_jumps(self) -> "Residuals":
+        """Return these residuals with derivatives that pass over jumps."""
+        return self._with(options=replace(self.options, rough=True))
 
     def with_windows(self, windows: Windows, measured: ComparedReadings | None) -> "Residuals":
         """Return these residuals over other windows and their sensor readings."""
@@ -468,8 +475,9 @@ class Residuals:
         """Return the Jacobian of weighted residuals [S, W, T, c, m]; `errors` are those at the point."""
         values, sets = self.space.values(point.x), point.x.shape[0]
         if self.parameters and not self.physical:
-            found = self._by_coordinates(errors, point, "x", _BROAD, both_sides=not self.options.base)
-            columns = [without_jumps(one, near=not self.options.base) for one in found]
+            rough = self.options.rough or not self.options.base
+            found = self._by_coordinates(errors, point, "x", _BROAD, both_sides=rough)
+            columns = [without_jumps(one, near=rough) for one in found]
         else:
             steps = _STEP * torch.maximum(values.abs(), self.sizes)
             searched = range(values.shape[-1] if self.parameters else 0)

@@ -503,6 +503,8 @@ class Fitting:
         """Return the current coordinates as the result of the stage that is kept."""
         stage = self.stage_of(costs)
         residuals = self.residuals(self.windows(Split.TRAIN, stage))
+        if self.touches:  # else a window in which a foot comes or goes tells more than the rest of the log
+            residuals = residuals.past_jumps()
         nothing = self.x.new_zeros(0, len(self.space.quantities))
         end = SearchEnd(settled=True, moved=True, iterations=stage.iterations)
         return Searched(residuals, self.start(residuals, afresh=True), end, nothing, nothing[:, 0], costs)
