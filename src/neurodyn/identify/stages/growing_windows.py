@@ -503,8 +503,6 @@ class Fitting:
         """Return the current coordinates as the result of the stage that is kept."""
         stage = self.stage_of(costs)
         residuals = self.residuals(self.windows(Split.TRAIN, stage))
-        if self.touches:  # else a window in which a foot comes or goes tells more than the rest of the log
-            residuals = residuals.past_jumps()
         nothing = self.x.new_zeros(0, len(self.space.quantities))
         end = SearchEnd(settled=True, moved=True, iterations=stage.iterations)
         return Searched(residuals, self.start(residuals, afresh=True), end, nothing, nothing[:, 0], costs)
@@ -590,6 +588,8 @@ class Fitting:
         to the next.
         """
         shifts = self.apart
+        if self.touches:  # else a window in which a foot comes or goes tells more than the rest of the log
+            searched = replace(searched, residuals=searched.residuals.past_jumps())
         if len(self.ends) == len(searched.stages):
             held_out = self.residuals(self.windows(Split.VALIDATION, self.stages[-1]))
             costs = held_out.windows.count * torch.tensor(list(searched.stages.values()), dtype=torch.float64)
