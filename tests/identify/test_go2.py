@@ -22,9 +22,7 @@ pytest.importorskip("newton")
 LOG = repository().parent / "shared/data/go2_air/go2_air.npz"
 KEPT = 0.6
 PAST, HORIZON = 7, 1.0  # frames; s
-CONTROLLER = """control_kind: target
-controller: {kp: 20.0, kd: 1.5}
-"""
+CONTROLLER = "controller: {kp: 20.0, kd: 1.5}\n"
 BRIEF = """
 stages: [{seconds: 0.05, windows: 40, iterations: 5}, {seconds: 0.2, windows: 8, iterations: 3}]
 untouched: {seconds: 0.5, windows: 8, iterations: 3}
