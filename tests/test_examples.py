@@ -44,7 +44,7 @@ LOGS = {"real_pendulum.py": ROOT.parent / "shared/data/ibm_double_pendulum/ibm_d
 MODULES = {
     "own_task/hold.py", "worn_ant.py", "sensed_ant.py", "sensed_go1.py", "udp_robot.py", "udp_lowlevel/messages.py",
     "udp_lowlevel/robot.py",
-    "ros2_policy/policy.py", "ros2_policy/policy_node.py", "ros2_policy/policy.launch.py",
+    "ros2_policy/policy.py", "ros2_policy/base_filter.py", "ros2_policy/policy_node.py", "ros2_policy/policy.launch.py",
 }  # fmt: skip
 """What is imported instead of run: tests/tasks/test_listing.py trains in it, tests/control/robot act on these."""
 SCRIPTS = sorted({path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")} - MODULES)

@@ -18,7 +18,7 @@ class Measured:
 
     def __init__(self):
         self.position, self.velocity, self.effort = {}, {}, {}
-        self.linear = self.angular = self.gravity = None
+        self.linear = self.angular = self.gravity = self.quaternion = self.force = None
         self.command = np.zeros(3)  # vx, vy [m/s], wz [rad/s]
         self.at = {}
 
@@ -29,11 +29,12 @@ class Measured:
         self.effort.update(zip(names, effort, strict=False))
         self.at["joints"] = now
 
-    def imu(self, quaternion, angular, now):
-        """Store a sensor_msgs/Imu: a quaternion x, y, z, w and angular velocities."""
+    def imu(self, quaternion, angular, force, now):
+        """Store a sensor_msgs/Imu: a quaternion x, y, z, w, angular velocity and specific force (acceleration)."""
         x, y, z, w = quaternion
         down = np.array([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)])
         self.gravity, self.angular = -down, np.array(angular)
+        self.quaternion, self.force = np.array(quaternion), np.array(force)
         self.at["imu"] = now
 
 

@@ -27,7 +27,7 @@ from policy import Measured, OnnxPolicy, Safety
 
 PARAMETERS = {
     "model": "", "command": "position", "joints": [""], "nominal": [0.0], "lower": [0.0], "upper": [0.0],
-    "fastest": 20.0, "timeout": 0.1, "command_timeout": 0.5, "tilt": 1.0,
+    "fastest": 20.0, "timeout": 0.1, "command_timeout": 0.5, "tilt": 1.0, "base_filter": "", "base_model": "",
 }  # fmt: skip
 
 
@@ -44,6 +44,11 @@ class PolicyNode(Node):
         limits = [dict(zip(self.policy.joints, given[end], strict=True)) for end in ("lower", "upper")]
         self.safety = Safety(*limits, rate=given["fastest"], timeout=given["timeout"], tilt=given["tilt"])
         self.measured, self.command_timeout = Measured(), given["command_timeout"]
+        self.filter, self.sent = None, {}
+        if given["base_filter"]:
+            from base_filter import BaseFilter
+
+            self.filter = BaseFilter(given["base_filter"], self.policy.dt, given["base_model"])
         self.said, self.place = "not started", None
         self.create_subscription(JointState, "joint_states", self.on_joints, qos_profile_sensor_data)
         self.create_subscription(Imu, "imu", self.on_imu, qos_profile_sensor_data)
@@ -66,8 +71,10 @@ class PolicyNode(Node):
 
     def on_imu(self, message):
         """Store the IMU's data; its axes are those of the base."""
-        turn, rate = message.orientation, message.angular_velocity
-        self.measured.imu((turn.x, turn.y, turn.z, turn.w), (rate.x, rate.y, rate.z), self.now())
+        turn, rate, force = message.orientation, message.angular_velocity, message.linear_acceleration
+        self.measured.imu(
+            (turn.x, turn.y, turn.z, turn.w), (rate.x, rate.y, rate.z), (force.x, force.y, force.z), self.now()
+        )
 
     def on_odometry(self, message):
         """Store the velocity from a state estimator, in base axes (child_frame_id)."""
@@ -99,6 +106,8 @@ class PolicyNode(Node):
         if self.now() - self.measured.at.get("command", -1e9) > self.command_timeout:
             self.measured.command[:] = 0.0
         commands = None
+        if self.filter is not None:
+            self.filter.update(self.measured, self.sent, self.now())
         if self.safety.check(self.measured, self.policy.needs, self.now()):
             actions = self.policy.act(self.measured)
             targets = actions if self.effort else {name: self.policy.target(name, x) for name, x in actions.items()}
@@ -111,6 +120,7 @@ class PolicyNode(Node):
         if commands is None:
             commands = self.held()
         if commands is not None:
+            self.sent = commands
             self.publisher.publish(Float64MultiArray(data=[commands[name] for name in self.policy.joints]))
 
     def held(self):

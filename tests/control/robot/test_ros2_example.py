@@ -10,6 +10,7 @@ import pytest
 import torch
 import yaml
 
+from neurodyn.control.task_frames import TaskFrames
 from neurodyn.dynamics import declared_hybrid
 from neurodyn.interop import export_identified, export_policy
 from neurodyn.policy.artifact import load_policy
@@ -47,12 +48,16 @@ def vector(values):
     return Message(**dict(zip("xyz", map(float, values), strict=True)))
 
 
-def sense(node, q, qd, spin=(0.0, 0.0, 0.0), quaternion=(0.0, 0.0, 0.0, 1.0), linear=(0.0, 0.0, 0.0)):
+def sense(node, q, qd, spin=(0.0, 0.0, 0.0), quaternion=(0.0, 0.0, 0.0, 1.0), linear=(0.0, 0.0, 0.0),
+          force=(0.0, 0.0, 9.81), effort=()):  # fmt: skip
     """Send a walking robot's messages."""
-    node.callbacks["joint_states"](Message(name=WALK["joints"], position=list(q), velocity=list(qd), effort=[]))
+    node.callbacks["joint_states"](
+        Message(name=WALK["joints"], position=list(q), velocity=list(qd), effort=list(effort))
+    )
     turn = Message(**dict(zip("xyzw", map(float, quaternion), strict=True)))
-    node.callbacks["imu"](Message(orientation=turn, angular_velocity=vector(spin)))
-    node.callbacks["odometry"](Message(twist=Message(twist=Message(linear=vector(linear)))))
+    node.callbacks["imu"](Message(orientation=turn, angular_velocity=vector(spin), linear_acceleration=vector(force)))
+    if linear is not None:
+        node.callbacks["odometry"](Message(twist=Message(twist=Message(linear=vector(linear)))))
 
 
 def start(node):
@@ -104,6 +109,37 @@ def test_it_acts_as_the_policy_does_in_its_task(make):
     inside = np.clip(wanted, WALK["lower"], WALK["upper"])
     np.testing.assert_allclose(node.published[-1], inside, atol=1e-5)
     assert node.period == config.dt
+
+
+def test_without_odometry_a_filter_tells_the_velocity_of_the_base(make, monkeypatch):
+    """In the closed loop with a model of the robot, which walks."""
+    monkeypatch.setitem(sys.modules, "base_filter", example("base_filter.py"))
+    node = make("anymal-velocity", **{**WALK, "fastest": 1e6, "base_filter": "anymal-c"})
+    task, generator = load("anymal-velocity"), torch.Generator().manual_seed(0)
+    frames = TaskFrames(task, declared_hybrid(task.declaration()))
+    current = frames.begin(task.start(1, generator), generator)
+    before, command, errors, speeds = None, Message(linear=vector([0.5, 0, 0]), angular=vector([0, 0, 0])), [], []
+    for frame in range(60):
+        now = current.now
+        turn = now["base_rotation"][0]
+        velocity = turn @ now["base_linear_velocity"][0]
+        gained = torch.zeros(3) if before is None else (velocity - before) / node.period
+        force, before = turn.mT @ (gained + torch.tensor([0.0, 0.0, 9.81])), velocity
+        CLOCK.seconds += node.period
+        sense(node, now["joint_position"][0].tolist(), now["joint_velocity"][0].tolist(),
+              now["base_angular_velocity"][0], now["base_orientation"][0], None, force,
+              now["joint_torque"][0].tolist())  # fmt: skip
+        node.callbacks["cmd_vel"](command)
+        node.callbacks["timer"]()
+        if frame == 0:
+            assert start(node).success
+            node.callbacks["timer"]()
+        errors.append((torch.tensor(node.measured.linear) - now["base_linear_velocity"][0]).norm())
+        speeds.append(float(now["base_linear_velocity"][0, 0]))
+        current, _, _ = frames.frame(current, task.action_of(torch.tensor([node.published[-1]])), generator)
+    assert node.safety.why == ""
+    assert np.mean(speeds[30:]) > 0.3
+    assert np.mean(errors[30:]) < 0.1
 
 
 def test_it_stops_and_holds_where_it_was_when_a_stream_falls_silent(make):
