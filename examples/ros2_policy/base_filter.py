@@ -7,8 +7,7 @@ It needs neurodyn, an accelerometer, and a declaration of the robot with contact
 import msgspec
 import torch
 
-from neurodyn.control.robot.followed import BaseFollower
-from neurodyn.control.robot.sensed import SensedReading
+from neurodyn.control import BaseFollower, SensedReading
 from neurodyn.dynamics import declared_hybrid, load
 from neurodyn.robots import load as load_robot
 
