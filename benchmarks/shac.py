@@ -19,7 +19,7 @@ import torch
 from _common import require, result_parser, single_thread, write_result
 from neurodyn.control import SampledStarts
 from neurodyn.control.resolve import open_dynamics
-from neurodyn.learn.plan import TrainState
+from neurodyn.learn.budget import TrainState
 from neurodyn.policy import ALGORITHMS, load_settings
 from neurodyn.policy.episodes.evaluation import play
 from neurodyn.policy.requests import PolicyTrainingJob

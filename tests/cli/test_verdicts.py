@@ -11,7 +11,7 @@ from neurodyn.cli.train import adapt
 from neurodyn.core.errors import InputError
 from neurodyn.core.verdict import Finding, combine_verdicts
 from neurodyn.identify.result import IdentificationFigures
-from neurodyn.learn.plan import TrainState
+from neurodyn.learn.budget import TrainState
 
 
 def test_what_fails_is_an_error_and_nothing_is_said_to_come_next(capsys):

@@ -28,9 +28,9 @@ from neurodyn.identify.run import identify as identify_by_name
 from neurodyn.identify.run import plan_identification
 from neurodyn.identify.settings import IdentificationSettings, changed
 from neurodyn.identify.stages.problem import IdentificationProblem
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.hybrid import NetworkTrainingSettings
 from neurodyn.learn.manifest import read_manifest
-from neurodyn.learn.plan import TrainState
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import load as load_robot
 from neurodyn.sim.simulators import articulation

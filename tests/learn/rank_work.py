@@ -26,11 +26,11 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
 from neurodyn.core.verdict import Finding
 from neurodyn.data.mixture import Mixture
+from neurodyn.learn.budget import TrainingBudget, TrainState
 from neurodyn.learn.devices import current_ranks, joined
 from neurodyn.learn.loop import Callback, TrainingLoop
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.trainer import LossPart, LossScale, NeuralLearner
-from neurodyn.learn.plan import TrainingBudget, TrainState
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
 from neurodyn.learn.world_model.train import event_weights
 from neurodyn.learn.world_model.trainer import WorldModelLearner

@@ -17,11 +17,11 @@ from torch import Tensor
 from neurodyn.core.artifacts import read_tree, write_tree
 from neurodyn.core.errors import InputError
 from neurodyn.core.interruption import Interrupted
+from neurodyn.learn.budget import TrainingBudget, TrainState
 from neurodyn.learn.learner import GradientLearner, Validation
 from neurodyn.learn.loop import MOST_REFUSED, Callback, TrainingLoop
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.optimiser import build_optimiser, trainable
-from neurodyn.learn.plan import TrainingBudget, TrainState
 from tests.learn.callbacks import SignalAt, StopAt, Stopped
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from neurodyn import tasks
 from neurodyn.core.errors import InputError
-from neurodyn.learn.plan import TrainingBudget, TrainState
+from neurodyn.learn.budget import TrainingBudget, TrainState
 from neurodyn.policy.online_learning.problem import settings_of
 from neurodyn.policy.requests import OnlineRequest
 from neurodyn.policy.settings import AimSettings, PolicySettings, ShacSettings, load_settings, with_flags

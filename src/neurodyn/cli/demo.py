@@ -20,7 +20,7 @@ from neurodyn.core.workers import Beside, available_cores
 
 if TYPE_CHECKING:
     from neurodyn.core.config import Record
-    from neurodyn.learn.plan import TrainState
+    from neurodyn.learn.budget import TrainState
 
 
 R = TypeVar("R", bound="Record")

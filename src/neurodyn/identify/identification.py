@@ -103,13 +103,13 @@ from neurodyn.identify.stages.staged_fit import fit_in_stages
 from neurodyn.identify.unknowns.priors import Prior, UnitPrior, prior_of
 from neurodyn.identify.unknowns.quantities import is_coupled
 from neurodyn.identify.unknowns.search_space import CoordinateSpace
+from neurodyn.learn.budget import TrainingBudget, counted_seconds
 from neurodyn.learn.devices import threads as torch_threads
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkWindows
 from neurodyn.learn.loop import Callback, TrainingLoop, has_state, other_data
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.neural.train import require_data
-from neurodyn.learn.plan import TrainingBudget, counted_seconds
 from neurodyn.learn.run_folder import check_run, checksum
 from neurodyn.sim.draws import POSTERIOR
 

@@ -21,9 +21,9 @@ from neurodyn.core.errors import InputError, require
 from neurodyn.identify.choices import Method, Optimiser, StartKind
 from neurodyn.identify.fit.population_search import SEARCHES
 from neurodyn.identify.motion.limits import MotionLimitSettings
+from neurodyn.learn.budget import Clock
 from neurodyn.learn.hybrid import NetworkTrainingSettings
 from neurodyn.learn.manifest import RunRecord
-from neurodyn.learn.plan import Clock
 from neurodyn.multibody.contacts.contact_model import POINTS_SIZE
 from neurodyn.multibody.engine import CONTACT_MODELS, EngineConfig
 from neurodyn.robots import Robot

@@ -18,9 +18,9 @@ from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.rollout_errors import Ranking
 from neurodyn.dynamics.rollouts import context_of, require_finite_path
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.learner import GradientLearner, LoopView, Validation
 from neurodyn.learn.optimiser import OPTIMISERS, Groups, Schedule, build_optimiser
-from neurodyn.learn.plan import TrainState
 
 
 class NetworkTrainingSettings(Config, frozen=True):

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from neurodyn.core.verdict import LEAST_STEPS, Finding, percent
 from neurodyn.dynamics.rollout_errors import Ranking
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.metrics import MetricsLog
 from neurodyn.learn.optimiser import MemberParameters, Schedule
-from neurodyn.learn.plan import TrainState
 
 _MOST_TRIALS = 128
 """Most parts of a batch whose gradients are tested separately: enough for ten bad windows in 512."""

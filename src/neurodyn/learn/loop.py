@@ -17,11 +17,11 @@ from neurodyn.core.interruption import Interrupted, Interruption
 from neurodyn.core.progress import Progress, showing
 from neurodyn.core.verdict import Verdict
 from neurodyn.dynamics.guard import FOLDER, Watch, watching
+from neurodyn.learn.budget import TrainingBudget, TrainState, counted_seconds
 from neurodyn.learn.devices import current_ranks, threads
 from neurodyn.learn.learner import Learner, OptimiserStep, Validation
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.metrics import MetricsLog
-from neurodyn.learn.plan import TrainingBudget, TrainState, counted_seconds
 
 SAVE_SECONDS = 30.0
 """Wall time between two checkpoints [s]."""

@@ -22,10 +22,11 @@ from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.artifact import Artifact, require_match
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.dynamics.conditions import known_conditions
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.learner import Learner
 from neurodyn.learn.loop import Callback, TrainingLoop, has_state
 from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
-from neurodyn.learn.plan import TrainingPlan, TrainState
+from neurodyn.learn.plan import TrainingPlan
 from neurodyn.robots import Robot
 
 Data = Store | str | Path | Sequence[Store | str | Path]

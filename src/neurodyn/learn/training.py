@@ -19,12 +19,13 @@ from neurodyn.dynamics.neural.base_prediction import BASES
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.dynamics.same_robot import as_declared, as_torques, require_same_simulator
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.devices import current_ranks, data_memory
 from neurodyn.learn.neural.settings import Settings, load_finetuning, load_settings
 from neurodyn.learn.neural.train import finetune as finetune_neural
 from neurodyn.learn.neural.train import require_data
 from neurodyn.learn.neural.train import train as train_neural
-from neurodyn.learn.plan import TrainingPlan, TrainState, with_budget
+from neurodyn.learn.plan import TrainingPlan, with_budget
 from neurodyn.learn.requests import ANY, FinetuneRequest, TrainRequest
 from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, open_mixture, place_of
 from neurodyn.learn.tracking import require_tracker, tracking

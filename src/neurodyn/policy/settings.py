@@ -19,7 +19,7 @@ from neurodyn.core.config import (
 )
 from neurodyn.core.description.randomisation import is_run
 from neurodyn.core.errors import InputError, require
-from neurodyn.learn.plan import TrainingBudget, TrainState
+from neurodyn.learn.budget import TrainingBudget, TrainState
 from neurodyn.nets.networks import require_size
 from neurodyn.tasks.views import SENSORS, STATE, View
 

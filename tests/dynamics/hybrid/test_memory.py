@@ -210,7 +210,7 @@ def made_half(made: HybridDynamics, first: State, torque: torch.Tensor) -> torch
 
 def test_drives_of_targets_take_targets_alone(kept: HybridDynamics):
     state = State(drawn(WORLDS, 2), drawn(WORLDS, 2))
-    with pytest.raises(InputError, match=r"take targets; valid: Control\(target=...\) alone"):
+    with pytest.raises(InputError, match=r"take targets; valid: .*Control\(target=...\) alone"):
         kept.step(kept.begin(state), state, Control(torque=drawn(WORLDS, 2)))
 
 

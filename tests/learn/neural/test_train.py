@@ -22,12 +22,12 @@ from neurodyn.data.header import Split
 from neurodyn.data.store import Store
 from neurodyn.dynamics.neural.model import NEURAL
 from neurodyn.evaluate import beside_log
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.loop import Callback, TrainingLoop
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import finetune, read_run_config, train
 from neurodyn.learn.neural.validation import RolloutValidation
-from neurodyn.learn.plan import TrainState
 from neurodyn.nets.networks import NetConfig
 from neurodyn.robots import Robot
 from tests import plant

@@ -4,8 +4,8 @@
 from pathlib import Path
 
 from neurodyn.core.config import Config
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.manifest import RunRecord
-from neurodyn.learn.plan import TrainState
 from tests.learn.test_loop import One
 
 

@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("rsl_rl")
 
 from neurodyn.core.errors import InputError, Notice
+from neurodyn.learn.budget import TrainingBudget
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import read_metrics, show_results
-from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.tracking import read_tracker_file, require_tracker, tracking
 from tests.learn.tracking.models import RECORD, Kept
 from tests.learn.tracking.writers import Alone, Remembers

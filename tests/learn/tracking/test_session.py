@@ -9,9 +9,9 @@ from neurodyn.cli.main import run as cli
 from neurodyn.core.artifacts import write_json
 from neurodyn.core.errors import InputError, Notice
 from neurodyn.learn import TRACKERS, Opening, Tracker, show_results
+from neurodyn.learn.budget import TrainingBudget
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import MetricsLog, read_metrics
-from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.tracking import FILE, read_tracker_file, require_tracker, tracking
 from tests.learn.callbacks import StopAt, Stopped
 from tests.learn.tracking.boards import texts

@@ -17,9 +17,9 @@ from threading import Thread
 import pytest
 
 from neurodyn.core.errors import InputError, Notice
+from neurodyn.learn.budget import TrainingBudget
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import MetricsLog, read_metrics, show_results
-from neurodyn.learn.plan import TrainingBudget
 from neurodyn.learn.tracking import read_tracker_file, require_tracker, tracking
 from neurodyn.learn.training import train
 from tests.learn.callbacks import StopAt, Stopped
@@ -159,7 +159,7 @@ DIES = """
 import os, signal, subprocess, sys
 from pathlib import Path
 from neurodyn.learn.loop import Callback, TrainingLoop
-from neurodyn.learn.plan import TrainingBudget
+from neurodyn.learn.budget import TrainingBudget
 from neurodyn.learn.tracking import tracking
 from tests.learn.tracking.models import RECORD, Kept
 

@@ -15,7 +15,7 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
 from neurodyn.data.training_range import TrainingRange
-from neurodyn.learn.plan import TrainState
+from neurodyn.learn.budget import TrainState
 from neurodyn.policy.artifact import load_critic, policy_config
 from neurodyn.policy.learners.learner import CRITIC_UPDATES, PolicyLearner, critic_updates
 from neurodyn.policy.learners.ppo import PpoLearner

@@ -15,7 +15,7 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core import artifacts
 from neurodyn.core.errors import MismatchError
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
-from neurodyn.learn.plan import TrainState
+from neurodyn.learn.budget import TrainState
 from neurodyn.policy.artifact import load_policy, policy_config, require_task, save_policy, task_of
 from neurodyn.policy.learners.learner import PolicyLearner
 from neurodyn.policy.learners.shac import ShacLearner

@@ -10,9 +10,9 @@ import torch
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError
+from neurodyn.learn.budget import TrainingBudget, TrainState
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.learn.plan import TrainingBudget, TrainState
 from neurodyn.policy.artifact import load_critic, load_policy, policy_config
 from neurodyn.policy.episodes.evaluation import play
 from neurodyn.policy.learners.algorithms import ALGORITHMS

@@ -7,7 +7,7 @@ import torch
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.control.starts import SampledStarts
 from neurodyn.dynamics.batch import State
-from neurodyn.learn.plan import TrainState
+from neurodyn.learn.budget import TrainState
 from neurodyn.policy.learners.shac import ShacLearner
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import NetworkSettings, ShacSettings

@@ -12,9 +12,9 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core import artifacts
 from neurodyn.core.errors import InputError, MismatchError, Notice
+from neurodyn.learn.budget import TrainingBudget
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.learn.plan import TrainingBudget
 from neurodyn.policy.artifact import load_policy, policy_config, require_task
 from neurodyn.policy.episodes.evaluation import play
 from neurodyn.policy.learners.ppo import PPO, PpoLearner

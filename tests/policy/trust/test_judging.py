@@ -20,8 +20,8 @@ from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.identify.confidence.refits import write_refits
 from neurodyn.identify.result import IdentificationFigures
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import behaviour
 from neurodyn.policy.episodes.evaluation import PolicyEvaluation
 from neurodyn.policy.episodes.logs import record_log

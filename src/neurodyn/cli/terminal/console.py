@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from neurodyn.core.config import Record
-    from neurodyn.learn.plan import TrainState
+    from neurodyn.learn.budget import TrainState
 
 
 _PAGE = "report.html"

@@ -21,11 +21,11 @@ from neurodyn.data.windows import Windows
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.learn.budget import TrainingBudget
 from neurodyn.learn.learner import GradientLearner, LoopView, OptimiserStep, Validation
 from neurodyn.learn.loop import Callback, TrainingLoop
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.optimiser import Groups, Schedule, build_optimiser
-from neurodyn.learn.plan import TrainingBudget
 from neurodyn.multibody.articulated import Tree
 
 

@@ -31,10 +31,10 @@ from neurodyn.identify.ladder.rungs import NETWORKS_FROM, environments_of, held_
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import IdentificationSettings
 from neurodyn.identify.unknowns.quantities import effort, gyration
+from neurodyn.learn.budget import TrainingBudget
 from neurodyn.learn.hybrid import NETWORK_STATE, NetworkLearner, NetworkTrainingSettings, NetworkWindows
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.metrics import MetricsLog
-from neurodyn.learn.plan import TrainingBudget
 
 _SIZE = 0.05
 """Scale of a network's torque, as a share of the joint's largest."""

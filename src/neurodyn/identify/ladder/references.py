@@ -29,9 +29,9 @@ from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import recorded_environments, roll_along, truth_of
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
 from neurodyn.identify.settings import IdentificationSettings
+from neurodyn.learn.budget import Clock
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.train import train
-from neurodyn.learn.plan import Clock
 from neurodyn.learn.run_folder import TrainingJob
 from neurodyn.learn.world_model.settings import load_world_settings
 from neurodyn.learn.world_model.train import train_world_model

@@ -20,9 +20,9 @@ from neurodyn.identify.ladder.rungs import NETWORKS_FROM
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.result import IdentificationFigures, RunFit
 from neurodyn.identify.stages.agreement import LogComparison
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.hybrid import NETWORK_STATE
 from neurodyn.learn.loop import has_state
-from neurodyn.learn.plan import TrainState
 from neurodyn.robots import Robot
 
 

@@ -34,10 +34,10 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.neural.base_prediction import Base, BaseMotion, build_base, predict_base
 from neurodyn.dynamics.neural.encoding import fit_encoding
 from neurodyn.dynamics.neural.model import NEURAL, ModelConfig, ModelSpec, NeuralDynamics, build_model
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.neural.settings import Settings, invariant_columns
 from neurodyn.learn.neural.trainer import LossScale, NeuralLearner
-from neurodyn.learn.plan import TrainState
 from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, start_finetuning, start_job, train_by_plan
 from neurodyn.multibody.engine import nominal
 from neurodyn.robots import Robot

@@ -24,13 +24,13 @@ from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.ensemble import Groups
 from neurodyn.dynamics.guard import Fault, FaultHistory, fault_of, report
 from neurodyn.dynamics.neural.model import NEURAL, NeuralDynamics
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.devices import current_ranks, require_device
 from neurodyn.learn.learner import Validation, WindowLearner
 from neurodyn.learn.neural.policy_rollouts import LoggedActor, PolicyRolloutTerm
 from neurodyn.learn.neural.settings import Phase, Settings
 from neurodyn.learn.neural.validation import RolloutValidation
 from neurodyn.learn.optimiser import MemberParameters, build_optimiser, trainable
-from neurodyn.learn.plan import TrainState
 from neurodyn.learn.samplers import MemberSampler
 
 

@@ -16,9 +16,9 @@ from neurodyn.data.store import Store, take
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.conditions import fitted_conditions
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, WorldModel
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.manifest import RunRecord
 from neurodyn.learn.neural.train import require_data
-from neurodyn.learn.plan import TrainState
 from neurodyn.learn.run_folder import FinetuningJob, TrainingJob, start_finetuning, start_job, train_by_plan
 from neurodyn.learn.world_model.settings import WorldSettings
 from neurodyn.learn.world_model.trainer import EventWeights, WorldModelLearner

@@ -26,11 +26,11 @@ from neurodyn.dynamics.rollout_errors import Ranking, RolloutErrors, beside_base
 from neurodyn.dynamics.rollouts import ControlSequence, RolloutBatch, context_of, follow, truth_of
 from neurodyn.dynamics.world_model.model import WORLD_MODEL, MemberForecasts, WorldModel
 from neurodyn.dynamics.world_model.termination import alarms_along, fitted_shift
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.devices import current_ranks, require_device
 from neurodyn.learn.learner import Validation, WindowLearner
 from neurodyn.learn.neural.validation import calibrate, coverage, saturate
 from neurodyn.learn.optimiser import MemberParameters, build_optimiser, trainable
-from neurodyn.learn.plan import TrainState
 from neurodyn.learn.samplers import EndingWindows, EpisodeSampler
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
 

@@ -21,10 +21,10 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.learn.budget import TrainingBudget
 from neurodyn.learn.learner import GradientLearner, OptimiserStep
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.optimiser import build_optimiser, trainable
-from neurodyn.learn.plan import TrainingBudget
 from neurodyn.policy.artifact import KNOWN
 from neurodyn.policy.settings import CloneSettings
 from neurodyn.tasks import Task

@@ -22,8 +22,8 @@ from neurodyn.core import artifacts
 from neurodyn.core.config import read_record
 from neurodyn.core.errors import InputError
 from neurodyn.core.requests import accepts_request
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.learner import OptimiserStep
-from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import KNOWN, load_policy, task_of
 from neurodyn.policy.learners.learner import EncodedModel, OurRanks, RunnerLearner
 from neurodyn.policy.learners.normalisation import UpdateNormalisation

@@ -33,11 +33,11 @@ from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.dynamics.base import LearnedDynamics
 from neurodyn.evaluate.run import training_logs
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import Learner, LoopView, OptimiserStep, Validation
 from neurodyn.learn.loop import has_state
 from neurodyn.learn.metrics import read_metrics
-from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import (
     PolicyNetwork,
     load_policy,

@@ -27,10 +27,10 @@ from torch import Tensor, nn
 
 from neurodyn.control.returns import EpisodeOutcomes, lambda_returns
 from neurodyn.core.workers import available_cores
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import OptimiserStep
 from neurodyn.learn.metrics import MetricsLog
-from neurodyn.learn.plan import TrainState
 from neurodyn.learn.tracking import Logger, tracking
 from neurodyn.policy.artifact import read_weights, save_policy
 from neurodyn.policy.learners.cloning import Demonstrations, clone

@@ -13,9 +13,9 @@ from tensordict import TensorDict
 from torch import Tensor, nn
 
 from neurodyn.control.returns import lambda_returns
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.learner import OptimiserStep
-from neurodyn.learn.plan import TrainState
 from neurodyn.policy.artifact import PolicyNetwork
 from neurodyn.policy.learners.gradient_window import GradientWatch, GradientWindow, roll
 from neurodyn.policy.learners.learner import PolicyLearner, critic_updates, warm_start

@@ -17,10 +17,10 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import accepts_request
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.learn.budget import TrainState
 from neurodyn.learn.devices import current_ranks
 from neurodyn.learn.loop import TrainingLoop
 from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
-from neurodyn.learn.plan import TrainState
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import tracking
 from neurodyn.policy.artifact import load_policy
