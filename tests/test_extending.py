@@ -118,7 +118,8 @@ def test_a_log_reader(plugin, tmp_path):
     np.testing.assert_allclose(velocity, 0.5, atol=1e-4)
     np.testing.assert_allclose(force, 0.2 * position, atol=0.1 / 60.0)  # held over a frame
     with pytest.raises(
-        InputError, match="unknown format of logs 'xml'; valid: csv, dat, jsonl, lerobot, mcap, mujoco, npz"
+        InputError,
+        match="unknown format of logs 'xml'; valid: csv, dat, folder, json, jsonl, lerobot, mcap, mujoco, npz",
     ):
         ColumnMap(format="xml", q=columns.q, time="t")
 

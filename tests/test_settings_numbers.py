@@ -130,7 +130,7 @@ ZERO = {
             "base_rounds", "bootstrap", "profile", "memory", "proposals", "reference_steps", "refits", "rollouts",
         )
     ),
-    "CloneSettings.critic", "DiscoverySettings.polish", "DistillationSettings.evaluations",
+    "AimSettings.updates", "CloneSettings.critic", "DiscoverySettings.polish", "DistillationSettings.evaluations",
     "EngineConfig.context", "EstimationSettings.rounds",
     "ImitationSettings.rounds",
     "NetConfig.depth", "NetConfig.head", "NetworkSettings.latent",

@@ -68,6 +68,7 @@ def test_robots_that_ship_can_be_learned_from(name):
     assert verdict in (("fails",) if name in KNOWN else ("ok", "warning"))
 
 
+@pytest.mark.slow
 def test_limits_that_yield_for_a_second_are_found_and_the_advice_mends_them(only):
     """Limits of 2500 N m/rad are, in MuJoCo's terms of the ant's inertia, 20 times slower than its default."""
     ant = robots.load("ant")

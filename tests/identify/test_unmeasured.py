@@ -406,6 +406,7 @@ def test_where_an_imu_sits_is_found_if_nobody_says_so_or_it_is_asked_for():
     assert split_mounting(asked, header(streams), declared) == (("knee.damping",), True)
 
 
+@pytest.mark.slow
 def test_a_found_place_of_an_imu_is_told_kept_and_the_models(hopped, tmp_path):
     robot, store = hopped
     said = msgspec.structs.replace(tripod.IMU, position=(0.05, -0.02, 0.05))

@@ -167,6 +167,7 @@ def test_a_stand_in_is_scored_by_its_truth(folder, tmp_path):
     assert found.ways[0].height < 0.02
 
 
+@pytest.mark.slow
 def test_play_scores_by_truth_or_says_what_is_missing(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     blind = robot_class(folder, "blind_robot", "del seen['specific_force']")

@@ -281,7 +281,7 @@ def test_identification_and_adaptation_free_numbers_that_there_are(robot: Robot,
 
 def test_what_takes_torques_says_so(robot: Robot, hybrid: HybridDynamics):
     start = State(torch.zeros(1, 3, dtype=torch.float64), torch.zeros(1, 3, dtype=torch.float64))
-    with pytest.raises(InputError, match=r"drives of 'gripper': take commands; valid: Control\(target=...\) alone"):
+    with pytest.raises(InputError, match=r"drives of 'gripper': take commands; valid: .*Control\(target=...\) alone"):
         hybrid.step(hybrid.begin(start), start, Control(torque=torch.zeros(1, 2)))
     with pytest.raises(InputError, match="take targets, so that their drives are in them"):
         DynamicsBehindDrives(hybrid, robot.drives)
