@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from neurodyn.cli.main import main
+from neurodyn.core.config import to_yaml
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.hybrid.declared import write_declared_hybrid
 from neurodyn.evaluate import estimated_states
@@ -28,6 +29,20 @@ def test_states_are_compared_with_motion_capture(tmp_path: Path, capsys: pytest.
     assert ways["smoother"]["linear"] < 0.05
     assert ways["smoother"]["height"] < 0.005
     assert ways["filter after 1 s"]["height"] < 0.01
+
+
+def test_sensors_sit_where_the_settings_of_the_run_say(tmp_path: Path):
+    """Declared by neither robot nor log: as if the IMU sat in the base's origin, upright, without them."""
+    write_declared_hybrid(tmp_path / "run", declaration())
+    log = tracked_log(1)
+    sensors = dict(log.header.sensors)
+    msgspec.structs.force_setattr(log.header, "sensors", {})
+    log.write(tmp_path / "log.h5")
+    request = EvaluationRequest(str(tmp_path / "run"), data=str(tmp_path / "log.h5"), states=True)
+    wrong = estimated_states(request).ways[0]
+    (tmp_path / "run" / "config.yaml").write_text(to_yaml({"settings": {"sensors": sensors, "seed": 0}}))
+    right = estimated_states(request).ways[0]
+    assert right.linear < 0.05 < 0.3 * wrong.linear
 
 
 def test_a_log_without_motion_capture_or_imu_is_refused(tmp_path: Path):

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Estimated states of a floating base beside motion capture, where a log has both that and an IMU."""
 
+from dataclasses import replace
+
+import msgspec
 import torch
 from torch import Tensor
 
-from neurodyn.core.config import Record
+from neurodyn.core.artifacts import resolve_run
+from neurodyn.core.config import Config, Record, read_config
+from neurodyn.core.description.sensors import Sensor
 from neurodyn.core.errors import InputError
 from neurodyn.data.store import Store
 from neurodyn.dynamics.interface import Dynamics
@@ -72,7 +77,7 @@ def estimated_states(request: EvaluationRequest) -> EstimatedStates:
     if store.header.base != "measured":
         raise InputError(f"{where}: its base is {store.header.base}; valid: with --states, a log with motion capture")
     split = chosen_split(store, request.split)
-    chosen = store.select(store.episodes(split))
+    chosen = _with_sensors_of(run, store.select(store.episodes(split)))
     runs, settings = sensed_runs(chosen, model, EstimationSettings())
     smoothed = smooth_base(model, chosen, settings)
     filtered = filter_base(model, runs, settings)
@@ -85,6 +90,22 @@ def estimated_states(request: EvaluationRequest) -> EstimatedStates:
         run=run, data=where, episodes=len(runs), frames=sum(one.frames for one in runs),
         ways=tuple(one for one in ways if one is not None),
     )  # fmt: skip
+
+
+class _Settings(Config, frozen=True, forbid_unknown_fields=False):
+    sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
+
+
+class _AdaptedWith(Config, frozen=True, forbid_unknown_fields=False):
+    settings: _Settings = msgspec.field(default_factory=_Settings)
+
+
+def _with_sensors_of(run: str, store: Store) -> Store:
+    """Return a log whose sensors sit where the settings of a run say, if they do."""
+    path = resolve_run(run) / "config.yaml"
+    sensors = read_config(path, _AdaptedWith).settings.sensors if path.is_file() else {}
+    header = msgspec.structs.replace(store.header, sensors=store.header.sensors | sensors)
+    return replace(store, header=header)
 
 
 def _errors(way: str, estimate: BaseEstimate, store: Store, model: Dynamics, first: int) -> WayErrors | None:
