@@ -92,12 +92,12 @@ def estimated_states(request: EvaluationRequest) -> EstimatedStates:
     )  # fmt: skip
 
 
-class _Settings(Config, frozen=True, forbid_unknown_fields=False):
+class _DeclaredSensors(Config, frozen=True, forbid_unknown_fields=False):
     sensors: dict[str, Sensor] = msgspec.field(default_factory=dict)
 
 
 class _AdaptedWith(Config, frozen=True, forbid_unknown_fields=False):
-    settings: _Settings = msgspec.field(default_factory=_Settings)
+    settings: _DeclaredSensors = msgspec.field(default_factory=_DeclaredSensors)
 
 
 def _with_sensors_of(run: str, store: Store) -> Store:
