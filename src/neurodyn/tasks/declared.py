@@ -62,9 +62,11 @@ class DeclaredTask(Task):
         key: Its name in `Robot.tasks` and in `TASKS_OF_ROBOTS`.
         settings_type: Type of its settings.
         settings: Its settings, as declared.
+        optional: Whether robots need not declare any.
     """
 
     key: ClassVar[str]
+    optional: ClassVar[bool] = False
     settings_type: ClassVar[type[DeclaredSettings]]
     settings: DeclaredSettings
     action_meaning = "command of a drive: from where it is if it has a step, else from the middle of its range"
@@ -97,8 +99,10 @@ class DeclaredTask(Task):
         """Return the settings that a robot declares.
 
         Raises:
-            InputError: It declares none.
+            InputError: It declares none, and they are not optional.
         """
+        if cls.optional:
+            return robot.tasks.get(cls.key, {})
         if cls.key not in robot.tasks:
             raise InputError(f"robot {robot.name!r} declares no task {cls.key!r}; it declares {choices(robot.tasks)}")
         return robot.tasks[cls.key]

@@ -5,7 +5,7 @@ A robot may declare settings, `tasks: {hover: {near: 0.05, frames: 500}}`, but n
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -65,6 +65,7 @@ class Hover(DeclaredTask):
     """
 
     key = "hover"
+    optional = True
     settings_type: ClassVar[type[DeclaredSettings]] = HoverSettings
     settings: HoverSettings  # pyright: ignore[reportIncompatibleVariableOverride]
     needs = (
@@ -79,12 +80,8 @@ class Hover(DeclaredTask):
         super().__init__(robot)
         declared = self.declaration()
         self._trim = _trim(declared)
-        self.action_scale = tuple(_ACTION * (high - low) for low, high in declared.control_intervals())
-
-    @classmethod
-    def declared_settings(cls, robot: Robot) -> dict[str, Any]:
-        """Return the settings that a robot declares; it need not declare any."""
-        return robot.tasks.get(cls.key, {})
+        self._range = tuple(zip(*declared.control_intervals(), strict=True))
+        self.action_scale = tuple(_ACTION * (high - low) for low, high in zip(*self._range, strict=True))
 
     def start(self, worlds: int, generator: torch.Generator) -> State:
         """Draw poses and velocities about hovering, under random headings."""
@@ -112,7 +109,7 @@ class Hover(DeclaredTask):
 
     def control(self, action: Tensor, quantities: Quantities, memory: Memory) -> Control:
         """Return commands of the rotors about those of hovering, within their ranges."""
-        low, high = (constant(edge, action) for edge in zip(*self.declaration().control_intervals(), strict=True))
+        low, high = constant(self._range, action)
         value = (constant(self._trim, action) + constant(self.action_scale, action) * action).clamp(low, high)
         return Control(torque=value) if self.declaration().command == "torque" else Control(target=value)
 

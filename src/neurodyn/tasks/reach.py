@@ -8,7 +8,7 @@ Goals are places of the end effector in random poses, so that each can be reache
 from abc import ABC
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from torch import Tensor
 from neurodyn.core.errors import InputError, require
 from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.quantities import Maker, Quantities, declared_end_effector
-from neurodyn.robots import Robot
 from neurodyn.tasks.commands import GOAL, Command, GoalCommand
 from neurodyn.tasks.declared import DeclaredSettings, DeclaredTask
 from neurodyn.tasks.observations import POLICY, Memory, ObservationTerm, ObservationTerms, each
@@ -88,6 +87,7 @@ class Reach(PointReaching, DeclaredTask):
     """
 
     key = "reach"
+    optional = True
     settings_type: ClassVar[type[DeclaredSettings]] = ReachSettings
     settings: ReachSettings  # pyright: ignore[reportIncompatibleVariableOverride]
     needs = ("joint_position", "joint_velocity")
@@ -101,11 +101,6 @@ class Reach(PointReaching, DeclaredTask):
                 f"task 'reach' is not for robot {declared.name!r}; valid: a bolted robot that declares an end_effector"
             )
         self.near = self.settings.near
-
-    @classmethod
-    def declared_settings(cls, robot: Robot) -> dict[str, Any]:
-        """Return the settings that a robot declares; it need not declare any."""
-        return robot.tasks.get(cls.key, {})
 
     def place(self, quantities: Quantities) -> Tensor:
         """Return the place of the end effector; by the declared joints in models that know no bodies, [worlds, 3]."""

@@ -366,10 +366,9 @@ class Ladder:
         errors = held_out_errors(dynamics, self.store, replace(begun, past=settled.past))
         if self.store.header.base != "measured":
             return errors
+        # Windows began where the log says, whatever a model estimates.
         logged = torch.cat([settled.q[:, :1].to(errors.truth.q), errors.truth.q[:, 1:]], 1)
-        return replace(
-            errors, truth=replace(errors.truth, q=logged)
-        )  # where a window began, whatever a model estimates
+        return replace(errors, truth=replace(errors.truth, q=logged))
 
     def _past_of(self, dynamics: HybridDynamics) -> int:
         """Return the frames before a window in which the motors and networks of a model settle."""
