@@ -4,9 +4,9 @@
 Dictionaries use the JSON keys: horizon in frames ("100"), metric, joint, ground, baseline, or model.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import fmean
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -357,6 +357,20 @@ class StateErrors(Result, frozen=True):
         return {unit: fmean(values) for unit, values in by_unit.items()}
 
 
+class UnitMeans(NamedTuple):
+    """Mean errors of joints of one unit.
+
+    Attributes:
+        label: What tells them from others, ", in UNIT"; empty if all joints have this unit.
+        unit: The unit.
+        values: Errors of the model and then of the baselines.
+    """
+
+    label: str
+    unit: str
+    values: list[float]
+
+
 class LogMark(Result, frozen=True):
     """Errors of the model and the baselines at one horizon."""
 
@@ -367,10 +381,11 @@ class LogMark(Result, frozen=True):
     baselines: dict[str, StateErrors]
     better_than_baselines: dict[str, float]
 
-    def means(self, what: str, units: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
-        """Yield each unit of `StateErrors.means`, with the means of the model and then of the baselines."""
+    def means(self, what: str, units: Sequence[str]) -> list[UnitMeans]:
+        """Return the means of the model and the baselines in each unit of `StateErrors.means`."""
         each = [errors.means(what, units) for errors in (self.model, *self.baselines.values())]
-        yield from ((unit, [means[unit] for means in each]) for unit in each[0])
+        alone = len(each[0]) == 1
+        return [UnitMeans("" if alone else f", in {unit}", unit, [means[unit] for means in each]) for unit in each[0]]
 
 
 class LogSection(Result, frozen=True):

@@ -163,9 +163,9 @@ def _rows(result: Simulated | Tossed) -> Iterator[Row]:
 @_rows.register
 def _(result: Logged) -> Iterator[Row]:
     def rows(words: str, mark: LogMark, what: str) -> Iterator[Row]:
-        titles, means = [BASELINES[key].title for key in mark.baselines], list(mark.means(what, result.q_units))
-        for unit, (model, *baselines) in means:
-            title = f"{words}, {mark.seconds:.3g} s" + (f", in {unit}" if len(means) > 1 else "")
+        titles = [BASELINES[key].title for key in mark.baselines]
+        for label, unit, (model, *baselines) in mark.means(what, result.q_units):
+            title = f"{words}, {mark.seconds:.3g} s{label}"
             yield title, Figure(value=model, unit=unit), dict(zip(titles, baselines, strict=True))
 
     marks = list(result.at_horizon["all"].marks.values())

@@ -99,8 +99,8 @@ def by_group(result: Logged) -> list[Table]:
     for name, group in result.groups.items() if len(result.groups) > 1 else ():
         if group.marks:
             last = list(group.marks.values())[-1]
-            for label, cells in _cells(last, "q", result.q_units):
-                rows.append([name, f"{group.starts:,}", f"{_seconds(last)}{label}", *cells])
+            for label, unit, errors in last.means("q", result.q_units):
+                rows.append([name, f"{group.starts:,}", *_beside(f"{_seconds(last)}{label}", errors, unit)])
     head = ["Group", "Starts", "Horizon", "Model", *baseline_titles(), "Better"]
     return [Table("Mean joint position error at the longest horizon", head, rows, strong=3)] if rows else []
 
@@ -174,24 +174,18 @@ def _summary(title: str, windows: LogSection, units: Sequence[str]) -> Table:
     for what, words in (("q", "position"), ("qd", "velocity")):
         for entry in windows.marks.values():
             percentiles = getattr(entry.model, f"{what}_percentiles")
-            means = list(entry.means(what, units))
-            for (unit, _), (label, (model, *others)) in zip(means, _cells(entry, what, units), strict=True):
-                middle = [MISSING, MISSING]  # percentiles are of the mean over all joints
-                if len(means) == 1:
-                    middle = [quantity(percentiles["50"], unit), interval(percentiles["10"], percentiles["90"], unit)]
-                rows.append([f"{_seconds(entry)}, {words}{label}", model, *middle, *others])
+            for label, unit, errors in entry.means(what, units):
+                middle = [quantity(percentiles["50"], unit), interval(percentiles["10"], percentiles["90"], unit)]
+                if label:  # percentiles are of the mean over all joints
+                    middle = [MISSING, MISSING]
+                title, model, *others = _beside(f"{_seconds(entry)}, {words}{label}", errors, unit)
+                rows.append([title, model, *middle, *others])
     head = ["Horizon", "Mean", "Median", "p10 – p90", *baseline_titles(), "Better"]
     return Table(f"{title}: {count(windows.starts, 'start')}", head, rows, strong=1)
 
 
 def _models(entry: LogMark) -> list[StateErrors]:
     return [entry.model, *entry.baselines.values()]
-
-
-def _cells(entry: LogMark, what: str, units: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Return the errors of the model and the baselines and their ratio for each unit, beside its label."""
-    means = list(entry.means(what, units))
-    return [(f", in {unit}" if len(means) > 1 else "", _beside("", errors, unit)[1:]) for unit, errors in means]
 
 
 def _seconds(entry: LogMark) -> str:

@@ -144,9 +144,9 @@ def _(result: Tossed) -> Headline:
 def _(result: Logged) -> Headline:
     entries = []
     for entry in result.at_horizon["all"].marks.values():
-        for unit, (model, *baselines) in (means := list(entry.means("q", result.q_units))):
+        for label, unit, (model, *baselines) in entry.means("q", result.q_units):
             remark = f"{relative_size(min(baselines) / max(model, 1e-12))} than the better baseline"
-            if len(means) == 1:
+            if not label:
                 remark += f"; median {quantity(entry.model.q_percentiles['50'], unit)}"
             entries.append((quantity(model, unit), f"joint error {entry.seconds:.3g} s ahead", remark))
     return entries
