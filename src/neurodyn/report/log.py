@@ -178,8 +178,8 @@ def _summary(title: str, windows: LogSection, units: Sequence[str]) -> Table:
                 middle = [quantity(percentiles["50"], unit), interval(percentiles["10"], percentiles["90"], unit)]
                 if label:  # percentiles are of the mean over all joints
                     middle = [MISSING, MISSING]
-                title, model, *others = _beside(f"{_seconds(entry)}, {words}{label}", errors, unit)
-                rows.append([title, model, *middle, *others])
+                name, model, *others = _beside(f"{_seconds(entry)}, {words}{label}", errors, unit)
+                rows.append([name, model, *middle, *others])
     head = ["Horizon", "Mean", "Median", "p10 – p90", *baseline_titles(), "Better"]
     return Table(f"{title}: {count(windows.starts, 'start')}", head, rows, strong=1)
 
