@@ -16,6 +16,8 @@ from rsl_rl.modules import EmpiricalNormalization
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from neurodyn.nets.products import add_product_, linear, product
+
 CHUNK = 2048
 """Rows of a chunk: few enough for the cache, enough to make call overhead small."""
 
@@ -35,10 +37,11 @@ class InPlaceActivation:
     backward_: Callable[[Tensor, Tensor, Tensor], object]
     scale: float = 1.0
 
-    def linear_(self, weight: Tensor, bias: Tensor, x: Tensor, y: Tensor) -> None:
-        """Leave the outputs for a linear layer and inputs `x` in `y`."""
-        torch.addmm(bias, x, weight.t(), beta=self.scale, alpha=self.scale, out=y)
+    def layer(self, weight: Tensor, bias: Tensor, x: Tensor, room: Tensor) -> Tensor:
+        """Return the outputs for a linear layer and inputs `x`, in `room` or in memory of their own."""
+        y = linear(x, weight, bias, room, self.scale)
         self.apply_(y)
+        return y
 
 
 def _elu_backward_(gradient: Tensor, y: Tensor, spare: Tensor) -> None:
@@ -130,21 +133,20 @@ class MlpPass:
         """Return the outputs for at most CHUNK rows, valid until the next call, shape [rows, outputs]."""
         rows = self._space(x.shape[0])
         self._inputs = [x]
-        for weight, bias, y in zip(self._weights[:-1], self._biases[:-1], rows.outputs[:-1], strict=True):
-            self._activation.linear_(weight, bias, x, y)
-            self._inputs.append(y)
-            x = y
-        return torch.addmm(self._biases[-1], x, self._weights[-1].t(), out=rows.outputs[-1])
+        for weight, bias, room in zip(self._weights[:-1], self._biases[:-1], rows.outputs[:-1], strict=True):
+            x = self._activation.layer(weight, bias, x, room)
+            self._inputs.append(x)
+        return linear(x, self._weights[-1], self._biases[-1], rows.outputs[-1])
 
     def backward(self, gradient: Tensor) -> None:
         """Add the gradients of the parameters, given the gradient of the last outputs, shape [rows, outputs]."""
         rows = self._space(gradient.shape[0])
         for number in range(len(self._weights) - 1, -1, -1):
             x = self._inputs[number]
-            self._parts[2 * number].addmm_(gradient.t(), x)
+            add_product_(self._parts[2 * number], gradient, x)
             self._parts[2 * number + 1].add_(gradient.sum(0))
             if number:
-                before = torch.mm(gradient, self._weights[number], out=rows.gradients[number - 1])
+                before = product(gradient, self._weights[number], rows.gradients[number - 1])
                 self._activation.backward_(before, x, rows.spare[number - 1])
                 gradient = before
 
@@ -223,8 +225,9 @@ class WindowPass:
         else:
             torch.sub(seen, self._normaliser._mean, out=x).div_(self._scale)
         for number in range(len(inputs) - 1):
-            self._activation.linear_(self._weights[number], self._biases[number], x, inputs[number + 1])
-            x = inputs[number + 1]
+            room = inputs[number + 1]
+            y = self._activation.layer(self._weights[number], self._biases[number], x, room)
+            x = y if y is room else room.copy_(y)
         return torch.addmm(self._biases[-1], x, self._weights[-1].t())
 
     def backward(self, gradient: Tensor, frame: int) -> Tensor:
@@ -232,9 +235,11 @@ class WindowPass:
         inputs, gradients = self._rows[frame]
         gradient = gradients[-1].copy_(gradient)
         for number in range(len(inputs) - 1, 0, -1):
-            gradient = torch.mm(gradient, self._weights[number], out=gradients[number - 1])
-            self._activation.backward_(gradient, inputs[number], self._spare[number - 1])
-        gradient = gradient @ self._weights[0]
+            room = gradients[number - 1]
+            before = product(gradient, self._weights[number], room)
+            self._activation.backward_(before, inputs[number], self._spare[number - 1])
+            gradient = before if before is room else room.copy_(before)
+        gradient = product(gradient, self._weights[0], gradient.new_empty(len(gradient), self._weights[0].shape[1]))
         return gradient if self._normaliser is None else gradient.div_(self._scale)
 
     @torch.no_grad()
@@ -242,7 +247,8 @@ class WindowPass:
         """Write the gradients of all frames to the weights."""
         for layer, x, gradient in zip(self._layers, self._inputs, self._gradients, strict=True):
             rows = gradient.flatten(0, 1)
-            layer.weight.grad = rows.t() @ x.flatten(0, 1)
+            layer.weight.grad = torch.zeros_like(layer.weight)
+            add_product_(layer.weight.grad, rows, x.flatten(0, 1))
             layer.bias.grad = rows.sum(0)
 
 
