@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """PPO of rsl_rl in the library's training loop, with a faster update on a CPU that is equal up to rounding.
 
-An update takes 0.53 to 0.56 (cartpole, batches of 8192) and 0.74 to 0.76 (ant, 4096) of the CPU time of rsl_rl 5.5's
-own, collecting frames 0.75 and 0.94 (`benchmarks/policy_update.py`). Storage, models and normalisation are rsl_rl's.
+An update takes 0.49 (cartpole, batches of 8192) and 0.59 (ant, 4096) of the CPU time of rsl_rl 5.5's own, on a
+processor of AMD (`nets.products`), collecting frames 0.82 and 0.92 (`benchmarks/policy_update.py`). Storage, models and
+normalisation are rsl_rl's.
 
 `TrackerWriter` is a `LogWriter` (rsl-rl-lib 5) that lets rsl_rl's own runners write the same logs as our trainings.
 """
