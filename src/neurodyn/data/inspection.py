@@ -293,7 +293,7 @@ def inspect_log(
     entries = [_topic(topic, seen if topic in read else None, factor) for topic in topics]
     figures = {"log": str(path), "format": name, "what": reader.what, "runs": len(seen.runs), "topics": entries}
     remarks = {c: r for c in columns if (r := seen.remark(c))}
-    text = draft_text(draft, str(path), remarks, robot)
+    text = draft_text(draft, str(path), remarks, robot, columns)
     return LogReport(figures | {"doubts": draft.doubts, "absent": draft.absent}, text)
 
 

@@ -10,8 +10,9 @@ from neurodyn.core.config import from_dict
 from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.inspection import inspect_log
-from neurodyn.data.readers.column_map import ColumnMap
-from neurodyn.data.readers.draft import draft_map, infer_map
+from neurodyn.data.readers.column_map import ColumnMap, read_column_map
+from neurodyn.data.readers.draft import draft_map, draft_text, infer_map
+from neurodyn.data.readers.patterns import expand
 from neurodyn.data.readers.source import Source, Topic
 
 
@@ -234,3 +235,27 @@ def test_columns_of_the_same_meaning_are_doubted(names, told):
     doubts = [one for one in draft_map(columns, "csv", columns.topics(), LEG).doubts if "same meaning" in one]
     assert len(doubts) == bool(told)
     assert all(one.startswith(told) for one in doubts)
+
+
+@pytest.mark.parametrize(
+    ("q", "other", "lines"),
+    [
+        ("joint_position[{1}]", "t", ["q: joint_position[*]", "  # hip: joint_position[0]    -1 to 1"]),
+        ("{0}_deg", "t", ["q: {'*': {column: '*_deg', unit: deg}}", "  # toe: toe_deg"]),
+        ("q{1}", "q7", ["  hip: {column: q0}    # -1 to 1"]),  # * would also stand for another number
+    ],
+)
+def test_columns_of_all_joints_are_drafted_as_a_pattern(q: str, other: str, lines: list[str], tmp_path: Path):
+    names = ("hip", "knee", "ankle", "toe")
+    leg = StateSpec(
+        robot="leg", joints=tuple(JointSpec(name=name, kind="revolute") for name in names), controls=names, dt=0.01,
+        control_kind="torque",
+    )  # fmt: skip
+    columns = [text.format(name, k) for text in (q, "tau[{1}]") for k, name in enumerate(names)]
+    there = [*columns, other]
+    draft = draft_map(Columns(*columns), "csv", Columns(*columns).topics(), leg)
+    text = draft_text(draft, "log.csv", {columns[0]: "-1 to 1"}, "leg", there)
+    assert {*lines, "control: tau[*]"} <= set(text.splitlines())
+    (path := tmp_path / "map.yaml").write_text(f"{text}period: 0.01\n")
+    whole = expand(read_column_map(path), leg, Columns(*there))
+    assert [one.column for one in whole.q.values()] == columns[:4]

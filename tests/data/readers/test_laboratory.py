@@ -159,3 +159,47 @@ def test_commands_of_actuators_are_named_as_such(tmp_path: Path):
     own = from_dict({**to_dict(SPEC), "control_kind": "command"}, type(SPEC))
     stored = read_logs([path], mapped, own, split="train").header.spec
     assert stored.control_kind == "command"
+
+
+@pytest.mark.parametrize(
+    ("points", "said"),
+    [
+        ([[0.0, 0.0], [1.0, 0.04]], ""),
+        ([[100.0, -0.2], [-100.0, 0.2]], ""),
+        ([[0.0, 0.0], [0.0, 0.04]], "points is .*two different"),
+    ],
+)
+def test_a_gripper_may_count_in_its_own_way(tmp_path: Path, points: list[list[float]], said: str):
+    (first, low), (last, high) = points
+    size = (high - low) / (last - first or 1.0)
+    rows = np.column_stack([TIME, first + (Q[:, 0] - low) / size, Q[:, 1], QD[:, 0] / size, QD[:, 1], CONTROL])
+    np.savetxt(tmp_path / "log.csv", rows, delimiter=",", header="t,grip,turn,v0,v1,u0,u1", comments="")
+    given = {
+        "format": "csv", "time": "t", "alignment": 0.0, "control": {"*": {"column": "u*"}},
+        "q": {"lift": {"column": "grip", "points": points}, "turn": {"column": "turn"}},
+        "qd": {"lift": {"column": "v0", "scale": size}, "turn": {"column": "v1"}},
+    }  # fmt: skip
+    if said:
+        with pytest.raises(InputError, match=said):
+            from_dict(given, ColumnMap)
+        return
+    mapped = from_dict(given, ColumnMap)
+    assert from_dict(to_dict(mapped), ColumnMap) == mapped
+    q, qd, _ = read_logs([tmp_path / "log.csv"], mapped, SPEC, split="train").episode(0)
+    np.testing.assert_allclose(q, Q, atol=1e-6)
+    np.testing.assert_allclose(qd, QD, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"scale": 2.0}, "points are given, and sign, scale or offset, too"),
+        ({"where": "qd"}, "qd is points of lift; valid: `scale`"),
+    ],
+)
+def test_points_stand_alone_and_for_positions(change: dict[str, float | str], said: str):
+    given = {"format": "csv", "time": "t", "q": {"lift": {"column": "grip"}}, "qd": {"lift": {"column": "v"}}}
+    where = change.pop("where", "q")
+    given[where]["lift"] |= {"points": [[0, 0], [1, 0.04]], **change}
+    with pytest.raises(InputError, match=said):
+        from_dict(given, ColumnMap)

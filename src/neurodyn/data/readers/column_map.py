@@ -17,6 +17,7 @@ axes of its velocities; a base that nothing tracks is `unmeasured`. A file's rea
 file's contents.
 """
 
+import math
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -137,7 +138,9 @@ def zip_names(path: Path, head: bytes) -> list[str]:
 
 
 class Column(Config, frozen=True):
-    """Columns that make up one coordinate. SI value = sign * scale * unit * (column - minus + offset).
+    """Columns that make up one coordinate. SI value = factor * unit * (column - minus + shift).
+
+    The factor is sign * scale, and the shift is the offset, or both follow from two `points`.
 
     Attributes:
         column: Name of the column (CSV), "array[index]" or "array" (npz), or as `neurodyn inspect` lists it; several
@@ -147,6 +150,8 @@ class Column(Config, frozen=True):
         sign: -1 if the log counts in the opposite direction.
         scale: Further factor, for example a gear ratio, or N m per ampere.
         offset: Offset added to the raw value, in the column's unit.
+        points: In place of sign, scale and offset: two values of the column, each with its value in the unit, such as
+            [0, 0] and [1, 0.04] of a gripper that counts from 0 to 1 and opens by 40 mm.
         wrapped: Whether the logged angle wraps around and must be unwrapped.
     """
 
@@ -156,7 +161,30 @@ class Column(Config, frozen=True):
     sign: Literal[1, -1] = 1
     scale: float = 1.0
     offset: float = 0.0
+    points: tuple[tuple[float, float], tuple[float, float]] | UnsetType = UNSET
     wrapped: bool = False
+
+    def __post_init__(self) -> None:
+        if self.points is UNSET:
+            return
+        (first, low), (last, high) = self.points
+        fine = all(map(math.isfinite, (first, low, last, high))) and first != last and low != high
+        require(fine, "points", [list(one) for one in self.points], "two different [value of the column, value in SI]")
+        if (self.sign, self.scale, self.offset) != (1, 1.0, 0.0):
+            raise ValueError("points are given, and sign, scale or offset, too; valid: one of them")
+
+    @property
+    def factor(self) -> float:
+        """Factor from the shifted raw value to that in the unit."""
+        if self.points is UNSET:
+            return self.sign * self.scale
+        (first, low), (last, high) = self.points
+        return (high - low) / (last - first)
+
+    @property
+    def shift(self) -> float:
+        """Offset that is added to the raw value."""
+        return self.offset if self.points is UNSET else self.points[0][1] / self.factor - self.points[0][0]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -192,6 +220,7 @@ class ParameterColumn(Column, frozen=True):
     radius: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.radius >= 0.0, "radius", self.radius, "a number from 0 on [m]")
 
 
@@ -314,6 +343,9 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         require(len(self.delimiter) == 1, "delimiter", repr(self.delimiter), "one character")
         require(self.decimal != self.delimiter, "decimal", repr(self.decimal), "another character than `delimiter`")
         velocities = () if isinstance(self.qd, str) else (one for one in self.qd.values() if isinstance(one, Column))
+        rates = {} if isinstance(self.qd, str) else self.qd
+        shifted = [name for name, one in rates.items() if isinstance(one, Column) and one.points is not UNSET]
+        require(not shifted, "qd", f"points of {', '.join(shifted)}", "`scale` of velocities, or differentiate")
         unknown = [
             name for name in self.differentiated if not any(fnmatchcase(name, own) or name == own for own in self.q)
         ]
@@ -393,7 +425,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         given = {name: one for name, one in self.control.items() if not isinstance(one, str)}
         if not self.found or not self.positions:
             return given
-        nothing = msgspec.structs.replace(next(iter(self.positions.values())), unit="", scale=0.0)  # until it is found
+        nothing = Column(column=next(iter(self.positions.values())).column, scale=0.0)  # until it is found
         return {name: given.get(name, nothing) for name in self.control}
 
     @property
@@ -503,8 +535,7 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
                 )
             factors[what] = {
                 name: factor(columns[name].unit, unit, f"{where}: {what} of {name!r}")
-                * columns[name].scale
-                * columns[name].sign
+                * columns[name].factor
                 * (self.length_scale if unit in {"m", "m/s"} else 1.0)
                 for name, unit in units.items()
             }

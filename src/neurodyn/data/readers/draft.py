@@ -16,6 +16,7 @@ from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.data.readers.column_map import ColumnMap
 from neurodyn.data.readers.floating import UNMEASURED
+from neurodyn.data.readers.patterns import pattern_of
 from neurodyn.data.readers.source import Source, Topic, split_reference
 from neurodyn.data.readers.unitree import feet, motor_field, motor_order
 
@@ -548,8 +549,18 @@ def _by_number(array: str, first: int, count: int) -> list[str]:
     return [f"{array}[{index}]" for index in range(first, first + count)]
 
 
-def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robot: str | None) -> str:
-    """Return a column map as YAML with comments; `remarks` give each column's observed range and unit."""
+def draft_text(
+    draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robot: str | None, there: Sequence[str] = ()
+) -> str:
+    """Return a column map as YAML with comments.
+
+    Args:
+        draft: The draft.
+        log: The log's path.
+        remarks: Each column's observed range and unit.
+        robot: The robot; None for none.
+        there: All columns of the log: where a pattern stands for those of all joints of a robot, it is taken.
+    """
     lines = [f"# Column map drafted by `neurodyn inspect {shlex.quote(str(log))}`. Check every line, units above all."]
     lines += [f"# - {doubt}" for doubt in draft.doubts]
     lines += [f"# - no column was found for {absent}" for absent in draft.absent]
@@ -558,10 +569,7 @@ def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robo
     )
     for key, value in draft.tree.items():
         if key in {"q", "qd", "control"} and isinstance(value, dict):
-            lines.append(f"{key}:" if value else f"{key}: {{}}")
-            for joint, column in value.items():
-                remark = remarks.get(column["column"], "")
-                lines.append(f"  {_flow(joint)}: {_flow(column)}" + (f"    # {remark}" if remark else ""))
+            lines += _table(key, value, remarks, there if robot else ())
         elif key in {"floating", "measured"}:
             lines.append(f"{key}:")
             for joint, tree in value.items():
@@ -576,6 +584,25 @@ def draft_text(draft: ColumnMapDraft, log: str, remarks: Mapping[str, str], robo
     lines.append("max_gap: 0.1             # s; a longer pause begins a new episode")
     lines.append("missing: gap             # a value that is not a number begins one too; `error` refuses it")
     return "\n".join(lines) + "\n"
+
+
+def _table(
+    key: str, table: Mapping[str, dict[str, str]], remarks: Mapping[str, str], there: Sequence[str]
+) -> list[str]:
+    """Return the lines of the columns of joints: with a pattern for them, which columns it stands for."""
+    told = {joint: remarks.get(column["column"], "") for joint, column in table.items()}
+    rest = [{name: one for name, one in column.items() if name != "column"} for column in table.values()]
+    pattern = None
+    if there and all(one == rest[0] for one in rest):
+        pattern = pattern_of({joint: column["column"] for joint, column in table.items()}, there)
+    if pattern is not None:
+        entry: Any = {"*": {"column": pattern, **rest[0]}} if rest[0] else pattern
+        stands = [f"  # {joint}: {column['column']}    {told[joint]}".rstrip() for joint, column in table.items()]
+        return [f"{key}: {_flow(entry)}", *stands]
+    lines = [f"{key}:" if table else f"{key}: {{}}"]
+    for joint, column in table.items():
+        lines.append(f"  {_flow(joint)}: {_flow(column)}" + (f"    # {told[joint]}" if told[joint] else ""))
+    return lines
 
 
 def _flow(value: Any) -> str:

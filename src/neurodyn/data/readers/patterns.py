@@ -3,6 +3,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
@@ -13,6 +14,8 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.data.readers.column_map import Column, ColumnMap
 from neurodyn.data.readers.source import Source
 
+_MANY = 4
+"""Joints from which on a drafted map names their columns by a pattern."""
 _Entry = TypeVar("_Entry", bound=Column | str)
 
 
@@ -42,6 +45,23 @@ def expand(columns: ColumnMap, spec: StateSpec, source: Source) -> ColumnMap:
         what: _expand(table, names[what], there, f"{source.path}: {what}") for what, table in _tables(columns).items()
     }
     return msgspec.structs.replace(columns, **whole)
+
+
+def pattern_of(columns: Mapping[str, str], there: Sequence[str]) -> str | None:
+    """Return a pattern for the columns of joints, in the robot's order, among those of a log; None if none fits.
+
+    `*` stands for the joint's name or a number in the name of the first column.
+    """
+    if len(columns) < _MANY:
+        return None
+    first, column = next(iter(columns.items()))
+    for part in (re.escape(first), r"\d+"):
+        for found in re.finditer(part, column):
+            pattern = f"{column[: found.start()]}*{column[found.end() :]}"
+            with suppress(InputError):
+                if "*" not in column and _columns_of(pattern, list(columns), there, "") == list(columns.values()):
+                    return pattern
+    return None
 
 
 def _tables(columns: ColumnMap) -> dict[str, Mapping[str, Column | str]]:

@@ -177,7 +177,7 @@ def _value(column: Column, part: LogPart, size: float, columns: ColumnMap, where
     """Return one coordinate in SI units, on the clock of its first column; NaN where another column has a gap."""
     parts = [(sign, name) for sign, names in ((1.0, column.columns), (-1.0, column.subtracted)) for name in names]
     time = part.series[parts[0][1]].time
-    total = np.full(len(time), column.offset)
+    total = np.full(len(time), column.shift)
     for sign, name in parts:
         series = part.series[name]
         if columns.missing != "gap":
@@ -198,7 +198,7 @@ def _parameters(columns: ColumnMap, part: LogPart, own: slice, run: RawRun, wher
         return {}
     values = []
     for name, column in given.items():
-        series = _value(column, part, column.sign * column.scale, columns, where)
+        series = _value(column, part, column.factor, columns, where)
         time, value = series.time[own], series.value[own]
         held = value[np.clip(np.searchsorted(time, run.time, side="right") - 1, 0, len(time) - 1)]
         if not np.isfinite(held).all():
