@@ -195,9 +195,7 @@ def plant_of(
         plant.noise, plant.step = 2e-4, 2e-3
     plant.delay = spec.option.timestep * round(rng.uniform(0.0, 0.02 if targets else 0.004) / spec.option.timestep)
     truth = plant.truth
-    # A force acts on the position at the end of its own simulation step: half a step earlier than one that is felt at
-    # once, as semi-implicit Euler moves by the new velocity.
-    truth["motors.delay"] = max(0.0, plant.delay - 0.5 * spec.option.timestep)
+    truth["motors.delay"] = acting_delay(plant.delay, floating=floating)
     limits = dict(zip(joints, plant.limits, strict=True))
     for joint in spec.joints:
         if joint.name not in limits:
@@ -229,6 +227,15 @@ def plant_of(
     _break(spec, plant, rng)
     plant.model = spec.compile()
     return plant
+
+
+def acting_delay(delay: float, *, floating: bool) -> float:
+    """Return the delay [s] with which commands act that a simulation takes up after a `delay`.
+
+    A force acts on the position at the end of its own simulation step: half a step earlier than one that is felt at
+    once, as semi-implicit Euler moves by the new velocity.
+    """
+    return max(0.0, delay - 0.5 * (GROUND_STEP if floating else STEP))
 
 
 def _load(spec: mujoco.MjSpec, plant: Plant, rng: Generator) -> None:
@@ -283,7 +290,7 @@ def _break(spec: mujoco.MjSpec, plant: Plant, rng: Generator) -> None:
         plant.size, lost = float(rng.uniform(0.08, 0.2)), (f"{name}.friction",)
     elif plant.fault == "gain per run":
         plant.size = float(rng.uniform(0.06, 0.15))
-        lost = tuple(f"actuator.{one}.{what}" for one in plant.joints for what in ("kp", "gain"))
+        lost = tuple(f"actuator.{one}.{what}" for one in plant.joints for what in ("kp", "kd", "gain"))
     elif plant.fault == "sensor lag":
         plant.size, lost = float(rng.uniform(0.004, 0.01)), ("motors.delay",)
     elif plant.fault == "cogging":

@@ -20,7 +20,7 @@ from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.motors import with_motors
-from neurodyn.identify.stages import structure_search
+from neurodyn.identify.stages import growing_windows, structure_search
 from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.stages.lasting_errors import LastingError
 from neurodyn.identify.stages.structure_choice import best_structure
@@ -236,6 +236,16 @@ def test_a_fit_goes_on_from_the_delay_from_which_a_search_ends_lowest(
     assert (fitting.x is begin) == stays
     now = float(fitting.space.value("motors.delay", fitting.x))
     assert now == min(searched, key=lambda delay: abs(delay - bottom))
+
+
+def test_coordinates_that_no_search_moves_do_not_keep_a_fit_from_its_own_derivatives(
+    arm: tuple[Path, Store], monkeypatch: pytest.MonkeyPatch
+):
+    fitting = Fitting(fit_model(arm, SETTINGS), arm[1], SETTINGS, 1)
+    monkeypatch.setattr(growing_windows, "_WIDE", len(fitting.x) - 1)
+    assert not fitting.take_own_derivatives()
+    monkeypatch.setattr(fitting, "_seen", torch.arange(len(fitting.x) - 1))  # as without limits that are not reached
+    assert fitting.take_own_derivatives()
 
 
 def test_bodies_with_something_added_are_those_of_both():

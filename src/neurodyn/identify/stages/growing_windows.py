@@ -64,7 +64,7 @@ those of an unmeasured base, which is not."""
 _FAR = 3.0
 """Deviations from a declared value beyond which its prior is widened, if it may be a placeholder."""
 _WIDE = 100
-"""Most coordinates of a fit that ends with derivatives of its short steps."""
+"""Most coordinates that a search moves of a fit that ends with derivatives of its short steps."""
 _SETTLED = 5e-4
 """Relative decrease of the cost below which the last stage ends: along valleys that the priors close, costs differ by
 little."""
@@ -564,7 +564,7 @@ class Fitting:
 
     def take_own_derivatives(self) -> bool:
         """Take derivatives from steps twice as long as the short ones, and return so, unless they cost too much."""
-        own = len(self.x) <= _WIDE
+        own = len(self._seen) <= _WIDE
         if own:
             self.tangent = self.doubled or self.dynamics
         return own
