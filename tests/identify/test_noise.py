@@ -56,3 +56,15 @@ def test_noise_is_told_from_rest_steps_stairs_and_jerk(motion: Callable, noise: 
     found = float(estimate_noise(load("pendulum").spec, windows_of(q)).q[0])
     expected = np.hypot(noise, step / 12**0.5)
     assert 0.6 * expected < found < 1.7 * expected
+
+
+@pytest.mark.parametrize("samples", [1.0, 1.25])
+def test_rounding_that_lasts_is_noise_too(samples: float):
+    rng, step = np.random.default_rng(0), 2e-3
+    frames, t = np.arange(FRAMES) / RATE, np.arange(round(FRAMES * samples)) / (RATE * samples)
+    speeds = np.repeat([3.4, 1.005, 4.7, 6.6, 8.4], FRAMES // 5)  # a step a sample, in a fifth of the log
+    speeds[speeds > 2.0] += rng.normal(0.0, 0.2, 4 * FRAMES // 5)
+    q = np.interp(t, frames, np.cumsum(step * samples * speeds)) + rng.normal(0.0, 1e-4, len(t))
+    q = np.interp(frames, t, step * np.round(q / step))  # resampled to the frames of a robot
+    found = float(estimate_noise(load("pendulum").spec, windows_of(q)).q[0])
+    assert 0.75 * step / 12**0.5 < found < 1.4 * step / 12**0.5

@@ -391,8 +391,9 @@ def estimate_noise(spec: StateSpec, windows: Windows) -> Noise:
     """Return the noise of windows from differences of states: at least 1e-6; 1e-3 for fewer than four frames.
 
     Jerk, as of stairs of commands, raises differences of high order, and readings at rest, which repeat, have none. So
-    frames are parted by their motion, and the parts with the least differences count that do not rest. The steps of an
-    encoder at rest are noise, too: a step over the root of 12.
+    frames are parted by their motion, and the parts with the least differences count that do not rest. Where a joint
+    moves by one step of its encoder a frame, the error of rounding lasts, which differences do not show: one part with
+    fewer than the others does not count by itself. The steps of an encoder are noise, too: a step over the root of 12.
     """
     if windows.frames < 4:
         least = torch.full((spec.nv,), 1e-3, dtype=torch.float64)
@@ -405,8 +406,12 @@ _PARTS = 5
 """Parts of frames by motion."""
 _LEAST_ROWS, _ALIKE = 40, 1.5
 """Least frames of a part, and ratio of differences up to which parts have the same noise."""
+_LASTING = 1
+"""Parts in which a joint may move by about one step of its encoder a frame."""
 _STUCK = 1e-7
 """Change of a reading that repeats, which single precision may leave [rad or m]."""
+_ON_GRID, _OFF = 0.95, 0.05
+"""Share of the changes that are whole steps of an encoder, and by how much of a step they may differ from it."""
 
 
 def _sized(steps: Tensor, order: int) -> Tensor:
@@ -420,8 +425,8 @@ def _sized(steps: Tensor, order: int) -> Tensor:
         rows = moves[..., k]
         size, speed = differences[..., k][rows], motion[..., k][rows]
         parts = [size] if len(size) < _PARTS * _LEAST_ROWS else [size[p] for p in speed.argsort().chunk(_PARTS)]
-        found = [_trimmed(part) for part in parts if len(part)]
-        alike = [one for one in found if one <= _ALIKE * min(found)]
+        found = sorted(_trimmed(part) for part in parts if len(part))
+        alike = [one for one in found if one <= _ALIKE * found[min(_LASTING, len(found) // 2)]]
         least = sum(alike) / max(1, len(alike)) / 70.0**0.5
         sizes.append(max(least, _step(steps[..., k]) / 12.0**0.5, LEAST))
     return torch.tensor(sizes, dtype=torch.float64)
@@ -436,12 +441,16 @@ def _trimmed(sizes: Tensor) -> float:
 
 
 def _step(steps: Tensor) -> float:
-    """Return the step of an encoder whose readings often repeat; 0 where they do not."""
+    """Return the step of an encoder whose readings often repeat, or change by whole steps; 0 where they do not."""
     sizes = steps.abs().flatten()
     changed = sizes[sizes > _STUCK]
-    if len(changed) == 0 or len(changed) > 0.8 * len(sizes):
+    if len(changed) == 0:
         return 0.0
-    return float(changed.quantile(0.02))
+    step = changed.sort().values[int(0.02 * len(changed))]
+    counts = changed / step
+    whole = float(((counts - counts.round()).abs() < _OFF).double().mean())
+    grid = whole > _ON_GRID and float(step) > _STUCK / _OFF
+    return float(step) if grid or len(changed) <= 0.8 * len(sizes) else 0.0
 
 
 def noise_of(spec: StateSpec, q: tuple[float, ...], qd: tuple[float, ...], windows: Windows) -> Noise:
