@@ -236,6 +236,9 @@ class LogPolicyRequest(Config, frozen=True, kw_only=False):
     robot: str | None = None
     """Your robot in place of --dynamics, as FILE.py:CLASS (`neurodyn.control.RobotInterface`): episodes run one by one,
     and each frame is written to OUT-robot.csv at once. If it stops, repeat the command to continue."""
+    states: str | None = None
+    """With --robot, a run of `neurodyn adapt` whose model estimates the states of a base without motion capture; by
+    default the declared robot."""
     csv: Path | None = None
     """File for the same data as headerless rows, in the layout that the robot declares."""
     coordinates: bool = False

@@ -20,12 +20,13 @@ from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control
 from neurodyn.dynamics.hybrid.artifact import HYBRID
 from neurodyn.dynamics.hybrid.declared import declared_hybrid, write_declared_hybrid
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.estimate import smooth_base
 from neurodyn.evaluate import estimated_states
 from neurodyn.evaluate.requests import EvaluationRequest
 from neurodyn.policy import online
 from neurodyn.policy.artifact import policy_config, save_policy
-from neurodyn.policy.episodes import play, sensed_scores
+from neurodyn.policy.episodes import logs, sensed_scores
 from neurodyn.policy.episodes.logs import log_policies
 from neurodyn.policy.episodes.play import record_policy
 from neurodyn.policy.online_learning.record import model_error
@@ -185,7 +186,7 @@ def test_play_scores_by_truth_or_says_what_is_missing(folder, tmp_path, monkeypa
     assert estimated == pytest.approx(true, rel=0.05)
 
 
-def test_play_estimates_states_by_the_model_of_a_run(folder, tmp_path, monkeypatch):
+def test_play_and_log_estimate_states_by_the_model_of_a_run(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     played, robot = policy(folder, "play3"), robot_class(folder, "followed_robot", "seen['truth'] = truth")
     model, given = declared_hybrid(load_robot(folder / "dog")), []
@@ -195,7 +196,7 @@ def test_play_estimates_states_by_the_model_of_a_run(folder, tmp_path, monkeypat
         return smooth_base(own, *rest)
 
     monkeypatch.setattr(sensed_scores, "smooth_base", smooth)
-    monkeypatch.setattr(play, "load_model", lambda run: {"run": model, "other": declared_hybrid("ant")}[run])
+    monkeypatch.setattr(sensed_scores, "load_model", lambda run: {"run": model, "other": declared_hybrid("ant")}[run])
     remarks = record_policy(played, on=robot, seconds=0.3, states="run").remarks
     assert any("by the estimated states" in one for one in remarks)
     assert given == [model]
@@ -203,6 +204,12 @@ def test_play_estimates_states_by_the_model_of_a_run(folder, tmp_path, monkeypat
         record_policy(played, on=robot, seconds=0.3, states="other")
     with pytest.raises(InputError, match="valid with --on"):
         record_policy(played, seconds=0.3, states="run")
+    untold = robot_class(folder, "untold_robot")
+    summary = log_policies(played, tmp_path / "walk.h5", robot=untold, transitions=20, states="run")
+    assert all(math.isfinite(value) for value in summary.returns.values())
+    assert given == [model, model]
+    with pytest.raises(InputError, match="valid with --robot"):
+        log_policies(played, tmp_path / "other.h5", states="run")
 
 
 def test_planners_and_policies_of_the_state_get_the_estimated_base(folder, tmp_path, monkeypatch):
@@ -313,8 +320,12 @@ def test_policy_and_model_take_turns_on_a_robot_that_nobody_tracks(folder, tmp_p
     HYBRID.save(tmp_path / "declared", declared_hybrid(task.declaration()))
     first = msgspec.structs.replace(load_settings(task.name, None), iterations=1, worlds=8)
     settings = OnlineSettings(rounds=1, frames=0, log_frames=20, rollout=None, policy=first, episodes=2)
+    scored = []
+    monkeypatch.setattr(logs, "score", lambda *given: scored.append(given[2]) or sensed_scores.score(*given))
     found = online(task, tmp_path / "out", dynamics=str(tmp_path / "declared"), robot=robot, settings=settings)
     logged = found.rounds[0].log
     assert logged is not None
     assert math.isfinite(logged.returns.mean)  # by the estimated base
+    assert scored  # by the model of the round
+    assert all(isinstance(model, HybridDynamics) for model in scored)
     assert Store.open(logged.path).header.base == "unmeasured"

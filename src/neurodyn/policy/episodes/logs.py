@@ -46,10 +46,11 @@ from neurodyn.data.split import assign_splits
 from neurodyn.data.store import Store
 from neurodyn.data.writer import MEASURED, StoreWriter, require_store_name
 from neurodyn.dynamics.batch import State, Step
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.policy.artifact import Behaviour, Excitation, acting, behaviour, common_task, load_policy
-from neurodyn.policy.episodes.sensed_scores import SensedEpisode, score
+from neurodyn.policy.episodes.sensed_scores import SensedEpisode, model_of_states, score
 from neurodyn.policy.requests import LogPolicyRequest
 from neurodyn.policy.settings import BEHAVIOURS
 from neurodyn.policy.worlds.disturbances import Disturbances, EpisodeDraws
@@ -160,6 +161,8 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
         for name, default in _OF_SIMULATORS.items():
             if getattr(request, name) != default:
                 raise InputError(f"--{name.replace('_', '-')} is for simulators; leave it out with --robot")
+    elif request.states is not None:
+        raise InputError("--states is for a robot without motion capture; valid with --robot")
     elif out.exists() and not request.overwrite:
         raise InputError(f"{out}: already exists; valid: another --out, or --overwrite")
     noise = {"position": request.position_noise, "velocity": request.velocity_noise}
@@ -169,13 +172,14 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
     layout = None if request.csv is None else row_layout(task)
     behaviours = [Behaviour(name, networks[name][1]) if name in networks else behaviour(name, task) for name in names]
     declared = is_declared(request.dynamics) and request.robot is None
+    states = None if request.states is None else model_of_states(task.declaration(), request.states)
     worlds, transitions = request.worlds, request.transitions
     if transitions is None:
         transitions = _TRANSITIONS if request.robot is None else ROBOT_TRANSITIONS
     with ExitStack() as opened:
         with stage(0.0, 0.05, f"opening {request.robot or request.dynamics}"):
             if request.robot is not None:
-                robot = opened.enter_context(robot_in_loop(task, request.robot, robot_file(out))).dynamics
+                robot = opened.enter_context(robot_in_loop(task, request.robot, robot_file(out), states)).dynamics
             else:
                 robot = open_dynamics(task, request.dynamics, starts=None if declared else TASK).dynamics
         with stage(0.05, 1.0):
@@ -185,7 +189,7 @@ def log_policies(request: LogPolicyRequest) -> "LogSummary":
                 noise=request.noise, correlation=request.correlation, seed=request.seed, measurement=measurement,
                 declared=declared,
                 coordinates=request.coordinates if request.coordinates or request.measured else None,
-                resume=request.robot is not None and not request.overwrite,
+                resume=request.robot is not None and not request.overwrite, states=states,
             )  # fmt: skip
     if request.csv is not None and layout is not None:
         write_rows(Store.open(out), request.csv, layout)
@@ -208,6 +212,7 @@ def record_log(
     declared: bool = True,
     test: float = TEST_FRACTION,
     resume: bool = False,
+    states: HybridDynamics | None = None,
 ) -> LogSummary:
     """Record a log of several policies in a task.
 
@@ -232,6 +237,8 @@ def record_log(
             name it; otherwise they count as a log.
         test: Share of test episodes.
         resume: On a robot, whether to continue the log of an earlier call with the same arguments.
+        states: Model by which the states of a robot's base are estimated where nothing tracks it; None for the
+            declared one.
 
     Raises:
         InputError: An argument is out of range, the robot's rows do not fit the task, or the file cannot be written.
@@ -262,7 +269,9 @@ def record_log(
     if isinstance(dynamics, RobotDynamics) and dynamics.base is not None:
         spec = msgspec.structs.replace(header.spec, contacts=())
         header = msgspec.structs.replace(header, spec=spec, base=UNMEASURED, streams=STREAMS)
-    plan = _Plan(task, dynamics, behaviours, noise, correlation, seed, measurement or MeasurementNoise(), rows, test)
+    plan = _Plan(
+        task, dynamics, behaviours, noise, correlation, seed, measurement or MeasurementNoise(), rows, test, states
+    )
     if isinstance(dynamics, RobotDynamics):
         written, outcomes = _record_robot(plan, dynamics, path, header, transitions, resume=resume)
     else:
@@ -296,6 +305,7 @@ class _Plan:
     measurement: MeasurementNoise
     rows: bool
     test: float
+    states: HybridDynamics | None
 
     def batch(self, number: int, policy: np.ndarray) -> "_Batch":
         """Return batch `number`; `policy` holds the index of each world's behaviour."""
@@ -390,7 +400,7 @@ def _record_robot(
         raise stopped
     written = int(table["length"].sum())
     if not tracked:  # the file holds no rewards
-        return written, plan.outcomes([_score_sensed(plan.task, episodes) for episodes in played])
+        return written, plan.outcomes([_score_sensed(plan, episodes) for episodes in played])
     ended = [_recorded_outcomes(table[table["group"] == number], rewards) for number in range(len(plan.behaviours))]
     return written, plan.outcomes([[one] if len(one.returns) else [] for one in ended])
 
@@ -400,12 +410,12 @@ def _true_states(path: Path) -> Path:
     return path.with_suffix(f".true{path.suffix}")
 
 
-def _score_sensed(task: Task, episodes: Sequence[tuple[EpisodeOutcomes, SensedEpisode]]) -> list[EpisodeOutcomes]:
+def _score_sensed(plan: _Plan, episodes: Sequence[tuple[EpisodeOutcomes, SensedEpisode]]) -> list[EpisodeOutcomes]:
     """Return outcomes on a robot without motion capture, by estimated states where true ones are unknown."""
     outcomes = [outcome for outcome, _ in episodes]
     if not any(bool(outcome.returns.isnan().any()) for outcome in outcomes):
         return outcomes
-    found, why = score(task, [sensed for _, sensed in episodes])
+    found, why = score(plan.task, [sensed for _, sensed in episodes], plan.states)
     if why:
         notice(why)
     returns = [torch.tensor([math.nan if one is None else one.earned], dtype=torch.float64) for one in found]

@@ -17,15 +17,13 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.progress import stage, tracked
 from neurodyn.core.requests import accepts_request
 from neurodyn.core.seeds import derive_seed
-from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.batch import Environment, State, Trajectory
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.policy.artifact import ActingPolicy, PolicyNetwork, acting, load_policy, task_of
-from neurodyn.policy.episodes.sensed_scores import SensedEpisode, score
+from neurodyn.policy.episodes.sensed_scores import SensedEpisode, model_of_states, score
 from neurodyn.policy.requests import PlayPolicyRequest
 from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.report.recording import Ended, Recording
-from neurodyn.robots import Robot
 from neurodyn.tasks import Task
 
 LONGEST = 10.0
@@ -63,7 +61,7 @@ def record_policy(request: PlayPolicyRequest) -> Recording:
     second_dynamics = None if alone else _open(task, beside, starts, request.device, "--beside")
     labels, start = ("start 1", "start 2"), None
     if request.on is not None:
-        model = None if request.states is None else _model_of_states(robot, request.states)
+        model = None if request.states is None else model_of_states(robot, request.states)
         with stage(0.0, 0.5, request.on), robot_in_loop(task, request.on, log_file(None), model) as alive:
             shown = [_robot_path(task, network.cpu(), alive, frames, seed, model)]
         network = network.to(request.device)
@@ -115,15 +113,6 @@ def _open(task: Task, name: str, starts: str | None, device: str, flag: str = "-
             f"{name}: its states hold no pose of the robot's base, so there is nothing to draw; play in another"
         )
     return resolved
-
-
-def _model_of_states(robot: Robot, run: str) -> HybridDynamics:
-    """Return the model of a run by which the states of a robot's base are estimated."""
-    model = load_model(run)
-    if not isinstance(model, HybridDynamics) or model.spec.robot != robot.name:
-        raise InputError(f"--states {run}: holds {model.kind} dynamics of {model.spec.robot!r}; valid: a run of "
-                         f"`neurodyn adapt` of {robot.name!r}")  # fmt: skip
-    return model
 
 
 @dataclass(frozen=True)

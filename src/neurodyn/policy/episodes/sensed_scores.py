@@ -16,11 +16,13 @@ from neurodyn.control.commands import Commands, CommandTally
 from neurodyn.control.robot.in_loop import RobotDynamics
 from neurodyn.control.robot.sensed import SensedFrame
 from neurodyn.core.errors import InputError
+from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.batch import State, Trajectory
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.estimate import EstimatedRun, EstimationSettings, SensedRun, smooth_base
+from neurodyn.robots import Robot
 from neurodyn.tasks import Memory, Task
 
 
@@ -67,6 +69,19 @@ class SensedScore:
     earned: float
     commands: Commands
     path: Trajectory
+
+
+def model_of_states(robot: Robot, run: str) -> HybridDynamics:
+    """Return the model of a run by which the states of a robot's base are estimated.
+
+    Raises:
+        InputError: It is another kind of model, or of another robot.
+    """
+    model = load_model(run)
+    if not isinstance(model, HybridDynamics) or model.spec.robot != robot.name:
+        raise InputError(f"--states {run}: holds {model.kind} dynamics of {model.spec.robot!r}; valid: a run of "
+                         f"`neurodyn adapt` of {robot.name!r}")  # fmt: skip
+    return model
 
 
 def score(

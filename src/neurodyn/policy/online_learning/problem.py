@@ -15,6 +15,7 @@ from neurodyn.core.errors import InputError, choices
 from neurodyn.core.registry import split_name
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.artifact import load as load_model
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.policy.artifact import load_policy
 from neurodyn.policy.learners.learner import initial_policy
 from neurodyn.policy.online_learning.refit import ADAPT_REFIT, REFITS, Refit
@@ -56,13 +57,16 @@ class OnlineProblem:
     robot: str | None = None
 
     @contextmanager
-    def acting(self, log: Path) -> Iterator[ResolvedDynamics]:
-        """Open the reference or the robot for recording `log` (.h5); a robot's frames go to a CSV beside it."""
+    def acting(self, log: Path, states: HybridDynamics | None = None) -> Iterator[ResolvedDynamics]:
+        """Open the reference or the robot for recording `log` (.h5); a robot's frames go to a CSV beside it.
+
+        `states` is the model that estimates a base without motion capture; None for the declared one.
+        """
         if self.reference is not None:
             yield self.reference
             return
         assert self.robot is not None
-        with robot_in_loop(self.task, self.robot, robot_file(log)) as robot:
+        with robot_in_loop(self.task, self.robot, robot_file(log), states) as robot:
             yield robot
 
     @property

@@ -25,6 +25,7 @@ from neurodyn.core.seeds import derive_seed
 from neurodyn.data.mixture import Mixture, first_frames
 from neurodyn.data.store import Store
 from neurodyn.dynamics.artifact import load
+from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.learn.run_folder import open_mixture
 from neurodyn.policy.artifact import Behaviour, load_policy
@@ -193,13 +194,14 @@ class RoundInProgress:
         quiet, noisy = Behaviour("policy", network, quiet=True), Behaviour("policy with noise", network)
         episodes = settings.log_frames / problem.task.frames
         worlds = min(_MOST_WORLDS, max(_LEAST_WORLDS, 2 * round(episodes / 2 / _BATCHES)))
-        with showing(self._stage("log")), problem.acting(path) as acting:
+        states = self._model_of_states
+        with showing(self._stage("log")), problem.acting(path, states) as acting:
             summary = record_log(
                 problem.task, acting.dynamics, (quiet, noisy), path, transitions=settings.log_frames,
                 worlds=worlds, noise=settings.noise, correlation=settings.correlation,
                 seed=derive_seed(settings.seed, "online log", self.number),
                 coordinates=not problem.refit.measured, test=0.0, declared=problem.robot is None,
-                resume=problem.robot is not None,
+                resume=problem.robot is not None, states=states,
             )  # fmt: skip
         if summary.why_not_scored:
             raise InputError(f"{acting.name}: {summary.why_not_scored}; valid: a robot with an accelerometer")
@@ -262,6 +264,13 @@ class RoundInProgress:
     def _shares(self) -> tuple[float, ...] | None:
         settings = self.problem.settings
         return self.known.shares(settings.random_share, settings.last_share)
+
+    @property
+    def _model_of_states(self) -> HybridDynamics | None:
+        """The round's model, if it is a hybrid one of a robot: it estimates a base that nothing tracks."""
+        assert self.round.model is not None
+        model = None if self.problem.robot is None else load(self.round.model.run)
+        return model if isinstance(model, HybridDynamics) else None
 
     @cached_property
     def _model(self) -> "ModelOfRound":
