@@ -10,10 +10,10 @@ from torch import nn
 from neurodyn.core.errors import InputError
 from neurodyn.interop.c_code.networks import NetworkWriter, activation_text, write_network
 from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assignments
-from neurodyn.interop.c_code.tensors import trace
 from neurodyn.interop.texts import Raw, call, code, docstring, template
 from neurodyn.multibody.trace import Graph
 from neurodyn.multibody.trace.expression import apply_loop
+from neurodyn.multibody.trace.tensors import trace
 from tests.interop.c_programs import Program
 
 GIVEN = torch.linspace(-1.2, 0.9, 6)

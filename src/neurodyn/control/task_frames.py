@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.control.starts import heights_above, home_ground
+from neurodyn.control.task_program import TaskProgram, TaskView
 from neurodyn.core.config import Config
 from neurodyn.core.description.record import require_fields
 from neurodyn.core.description.spec import StateSpec
@@ -77,16 +78,31 @@ def judge(task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memo
     return _settle(task, end, reward, tuple(terms), parts)
 
 
+def judge_view(
+    task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memory: Memory, names: tuple[str, ...],
+    view: TaskView,
+) -> FrameEnd:  # fmt: skip
+    """Return rewards and failures of the frame that ended in `step`, as a compiled task says.
+
+    Arguments: see `judge`. `names` are those of the reward terms.
+    """
+    reward = view.parts.sum(0)
+    end = ending(task, bounds, step, now, memory, reward[:, None], fallen=view.failed)
+    return _settle(task, end, reward, names, view.parts)
+
+
 def ending(
-    task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memory: Memory, others: Tensor | None = None
-) -> Ending:
+    task: Task, bounds: PlausibleBounds, step: Step, now: Quantities, memory: Memory, others: Tensor | None = None,
+    *, fallen: Tensor | None = None,
+) -> Ending:  # fmt: skip
     """Return the failures of the frame that ended in `step`.
 
-    Arguments: see `judge`. `others` are further numbers that must be finite, shape [worlds, n].
+    Arguments: see `judge`. `others` are further numbers that must be finite, shape [worlds, n]; `fallen` says whether
+    the robot failed by the task, shape [worlds], bool, if that is known.
     """
     state = step.state
     implausible = bounds.outside(state.q, state.qd, state.channels, others)
-    failed = task.terminated(now, memory) | implausible
+    failed = (task.terminated(now, memory) if fallen is None else fallen) | implausible
     if step.termination is not None:
         failed = failed | (step.termination > LIKELY)
     return Ending(failed, implausible)
@@ -99,10 +115,14 @@ def judge_later(task: Task, end: Ending, now: Quantities, memory: Memory, action
     `judge`.
     """
     terms = task.reward(now, memory, action)
-    parts = torch.stack(list(terms.values()))
+    return settle_later(task, end, tuple(terms), torch.stack(list(terms.values())))
+
+
+def settle_later(task: Task, end: Ending, names: tuple[str, ...], parts: Tensor) -> FrameEnd:
+    """Return the rewards of many frames from their terms, shape [terms, n]; see `judge_later`."""
     reward = parts.sum(0)
     whole = Ending(end.failed, end.implausible | ~reward.detach().isfinite())
-    return _settle(task, whole, reward, tuple(terms), parts)
+    return _settle(task, whole, reward, names, parts)
 
 
 def _settle(task: Task, end: Ending, reward: Tensor, names: tuple[str, ...], parts: Tensor) -> FrameEnd:
@@ -164,7 +184,10 @@ class TaskFrames:
         if parameters is not None:
             environment = replace(environment or Environment(), parameters=parameters)
         self.environment = environment
-        read = dynamics.reader(environment).read
+        reader = dynamics.reader(environment)
+        read = reader.read
+        of_ground = () if uneven is None else ("base_height", "base_position")
+        self._measured = (*reader.measured, "contact", "joint_torque", *of_ground)
         self.quantities = read if uneven is None else lambda *given: heights_above(read(*given), uneven)
         self._torques = dynamics.spec.control_kind == "torque"
         self._scale = dynamics.epistemic_scale
@@ -246,6 +269,21 @@ class TaskFrames:
         now = self.quantities(step.state, step, torque)
         memory = self.task.advance(before.memory, now if now.judged is None else now.judged, action, generator)
         return WorldsState(carry, step.state, torque, memory, now), step
+
+    def compiled(self, after: WorldsState, memory: Memory, action: Tensor) -> TaskProgram | None:
+        """Return the compiled task; None if that is not possible: it may use any operation of torch.
+
+        `after` and `action` are those of an example of a frame, `memory` the task's at its start.
+        """
+        if after.now.judged is not None or not after.state.q.is_cpu:
+            return None
+        try:
+            return TaskProgram(
+                self.task, lambda state: self.quantities(state, None, None), self._measured, after.now, memory,
+                after.memory, action,
+            )  # fmt: skip
+        except InputError:
+            return None
 
     def push(self, current: WorldsState, change: Tensor) -> WorldsState:
         """Return the worlds with their bases' velocities changed between two frames (`dynamics.control.push`)."""

@@ -34,6 +34,7 @@ from neurodyn.dynamics.guard import (
     widen,
 )
 from neurodyn.dynamics.quantities import (
+    Maker,
     Quantities,
     StateReader,
     declared_contacts,
@@ -41,6 +42,7 @@ from neurodyn.dynamics.quantities import (
     gravity_direction,
 )
 from neurodyn.dynamics.rollout_errors import RolloutErrors, compare_rollouts
+from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Commands, Controls, WorldMask
 from neurodyn.robots import Robot
 from neurodyn.robots.plausible import PlausibleBounds, declared_bounds
@@ -439,10 +441,13 @@ class Dynamics(ABC):
         given, robot = self._resolve(environment), self.robot
         return StateReader(
             self.spec, owner=f"{self.kind} dynamics of {self.spec.robot!r}", com=self.base_com, down=given.down,
-            more=declared_end_effector(robot, self._chain)
-            | declared_contacts(robot, self._seen_points, given.environment.ground),
+            more=declared_end_effector(robot, self._chain) | self._contact_makers(given.environment.ground),
             contact_names=() if robot is None else tuple(robot.contacts),
         )  # fmt: skip
+
+    def _contact_makers(self, ground: Ground | None) -> dict[str, Maker]:
+        """Return makers of the state, height and speed of the declared contacts."""
+        return declared_contacts(self.robot, self._seen_points, ground)
 
     def _chain(self) -> Sequence[ChainJoint]:
         """Return the moving joints of the robot as built; empty if they are unknown."""

@@ -144,7 +144,11 @@ def _join(name: str, parts: Sequence[Quantities], _: Quantities) -> Tensor:
 
 
 class StateReader:
-    """Reads the quantities of a robot from its states, with everything that is constant over frames prepared once."""
+    """Reads the quantities of a robot from its states, with everything that is constant over frames prepared once.
+
+    Attributes:
+        measured: Quantities that kernels compute; all others are torch operations on the state.
+    """
 
     def __init__(
         self,
@@ -168,6 +172,7 @@ class StateReader:
         """
         self._owner, self._contact_names = owner, spec.contacts or contact_names
         makers = _joints(spec) | _objects(spec) | (_base(com, down) if spec.floating else {})
+        self.measured = tuple(more or ())
         self._makers = {**makers, **(more or {})}
         self._makers_with_channels = {**makers, **_channels(spec), **(more or {})}
 
@@ -315,13 +320,21 @@ def declared_contacts(
         _, member = own_members(velocity.device)
         share = (member / member.sum(0)).to(velocity)
         mean = (velocity.transpose(1, 2) @ share).square().sum(1)
-        return (mean + _STILL).sqrt() - math.sqrt(_STILL)
+        return (mean + STILL).sqrt() - math.sqrt(STILL)
 
     return {"contact": touching, "contact_height": height, "contact_speed": speed}
 
 
-_STILL = 1e-8
+STILL = 1e-8
 """Added to a squared speed, whose root has no gradient at zero [m^2/s^2]."""
+
+
+def contact_bodies(robot: Robot, layout: ContactPointLayout) -> list[list[ContactPoint]]:
+    """Return the contact points of each declared contact."""
+    return [
+        [point for point in layout.contact_points if matching(point.name.rpartition("/")[0], patterns)]
+        for patterns in robot.contacts.values()
+    ]
 
 
 def _of_contacts(layout: ContactPointLayout, contacts: tuple[tuple[str, ...], ...]) -> ContactPointLayout:

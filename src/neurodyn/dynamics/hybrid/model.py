@@ -27,12 +27,20 @@ from neurodyn.dynamics.batch import Control, Environment, State, Step, Trajector
 from neurodyn.dynamics.capture import FixedFrame
 from neurodyn.dynamics.control import frame_command, one_after_another, require_torques
 from neurodyn.dynamics.coordinates import wrap_angle
+from neurodyn.dynamics.hybrid.contacts import compiled_contacts
 from neurodyn.dynamics.hybrid.fixed import BufferedFrames, HybridFixedFrame, TrackedFrames
 from neurodyn.dynamics.hybrid.parameters import Parameters, first_weights
 from neurodyn.dynamics.interface import renewed_memory
+from neurodyn.dynamics.quantities import Maker, contact_bodies
 from neurodyn.geometry.ground import Ground
 from neurodyn.geometry.tensors import Commands, WorldMask, index
-from neurodyn.multibody.contacts.held_ground import GroundMode, HeldGround, contact_layout, ground_mode
+from neurodyn.multibody.contacts.held_ground import (
+    GroundMode,
+    HeldGround,
+    contact_layout,
+    ground_mode,
+    plane_numbers,
+)
 from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, nominal, shared_engine, takes_prisms
 from neurodyn.multibody.trace.program import Rows, chain, without_memory
 
@@ -169,6 +177,13 @@ class HybridDynamics(LearnedDynamics):
     def contact_points(self) -> ContactPointLayout | None:
         """Contact points whose distance to the ground is measured; None if the model has no ground contact."""
         return contact_layout(self.mechanism, rigid=True) if self._has_ground_contact else None
+
+    def _contact_makers(self, ground: Ground | None) -> dict[str, Maker]:
+        measured, robot, layout = super()._contact_makers(ground), self.robot, self.contact_points
+        plane = None if ground is None or ground.pose is not None else plane_numbers(ground)
+        if not measured or robot is None or layout is None or plane is None or self._hidden:
+            return measured
+        return compiled_contacts(measured, self.mechanism, self.spec, contact_bodies(robot, layout), plane)
 
     def _chain(self) -> Sequence[ChainJoint]:
         return self.mechanism.joints[: len(self.mechanism.joints) - self._hidden]

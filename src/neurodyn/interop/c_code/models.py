@@ -17,7 +17,6 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.neural.model import NeuralDynamics
 from neurodyn.interop.c_code.networks import NetworkWriter, columns, write_network
 from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assignments
-from neurodyn.interop.c_code.tensors import trace
 from neurodyn.interop.onnx import PlainFrame
 from neurodyn.multibody.articulated import Tree
 from neurodyn.multibody.contacts.held_ground import plane_numbers
@@ -28,6 +27,7 @@ from neurodyn.multibody.points import link_poses
 from neurodyn.multibody.trace import Graph, Scalar, maximum, minimum
 from neurodyn.multibody.trace.expression import Expression, apply_loop
 from neurodyn.multibody.trace.recurrence import ConstantFrame
+from neurodyn.multibody.trace.tensors import trace
 from neurodyn.multibody.vectors import array
 from neurodyn.nets.mlp import MLP
 from neurodyn.nets.predictor import Predictor

@@ -14,9 +14,9 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.interop.c_code.networks import NetworkWriter, columns, modules_of
 from neurodyn.interop.c_code.source import CArray, CFunction, CUnit, assignments
-from neurodyn.interop.c_code.tensors import trace
 from neurodyn.multibody.trace import Graph, maximum, minimum
 from neurodyn.multibody.trace.expression import Expression, apply_loop
+from neurodyn.multibody.trace.tensors import trace
 from neurodyn.policy.artifact import PolicyConfig, PolicyNetwork, load_policy, require_unprivileged, task_of
 from neurodyn.tasks import Memory, Task
 from neurodyn.tasks.sensing import GRAVITY, GYROSCOPE, Reading

@@ -76,6 +76,9 @@ LEAST_UPDATES = 10
 _EVALUATION = 900
 """Seed of the starts for comparing policies during training."""
 
+_WORTH_COMPILING = 200_000
+"""Frames of a training from which compiling its task pays: it takes as long as 100,000 of them save."""
+
 
 class PolicyLearner(Learner):
     """Training of one policy: a step is an update of an algorithm, a validation an evaluation without noise.
@@ -138,6 +141,7 @@ class PolicyLearner(Learner):
             history=settings.network.history, with_actions=settings.network.with_actions, frames=settings.frames,
             environment=None if levels is not None else self._robots.surroundings(task, settings.worlds, seed),
             ground_levels=levels,
+            compiled=settings.iterations is None or settings.frames_of(settings.iterations) >= _WORTH_COMPILING,
         )  # fmt: skip
         self.device = torch.device(self._world.device)
         torch.manual_seed(derive_seed(seed, "policy"))

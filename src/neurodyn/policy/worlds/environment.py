@@ -26,8 +26,11 @@ from neurodyn.control.task_frames import (
     ending,
     judge,
     judge_later,
+    judge_view,
     require_fit,
+    settle_later,
 )
+from neurodyn.control.task_program import TaskProgram, TaskView
 from neurodyn.core.description.randomisation import RandomisedQuantity
 from neurodyn.core.errors import InputError, notice
 from neurodyn.core.seeds import derive_seed
@@ -98,6 +101,7 @@ class TrackedFrame:
         uncertain: Epistemic uncertainty, shape [worlds]; None without a penalty.
         judged: What a critic sees of the end of the frame, before resets, shape [worlds, columns].
         judged_next: What it sees after resets.
+        parts: Reward terms of a compiled task, shape [terms, worlds].
     """
 
     observation: Tensor
@@ -111,6 +115,7 @@ class TrackedFrame:
     uncertain: Tensor | None
     judged: Tensor
     judged_next: Tensor
+    parts: Tensor | None
 
 
 def _with_contacts(now: Quantities, worlds: int) -> Quantities:
@@ -155,6 +160,7 @@ class PolicyEnvironment(VecEnv):
         frames: int | None = None,
         shows_last: bool = False,
         logged: bool = True,
+        compiled: bool = False,
         capture: Recorder | None = None,
     ) -> None:
         """Start all worlds.
@@ -181,6 +187,7 @@ class PolicyEnvironment(VecEnv):
             frames: Length of an episode; None for the task's.
             shows_last: Whether `step` returns the observations before resets as `extras["last"]` when episodes end.
             logged: Whether frames report reward terms in `extras` and ended episodes are kept for `collect`.
+            compiled: Whether to compile what the task computes (`control.task_program`), which takes seconds, on a CPU.
             capture: Recorder of a frame, whose states are overwritten in place; None for CUDA graphs of learned
                 dynamics.
 
@@ -204,6 +211,7 @@ class PolicyEnvironment(VecEnv):
         environment = environment if ground_levels is None else ground_levels.environment
         self._frames = TaskFrames(task, dynamics, environment, self.robots.parameters)
         self.environment, self._penalised = self._frames.environment, penalty > 0
+        self._program, self._view = None, None
         self._watch = FaultWatch(self._frames, f"task {task.name!r} in {dynamics.kind} dynamics")
         context = starts.draw(worlds)
         self.device = present_state(context).q.device
@@ -225,6 +233,9 @@ class PolicyEnvironment(VecEnv):
             )
         still = torch.zeros(worlds, self.num_actions, device=self.device)
         first = task.reward(_with_contacts(now, worlds), memory, still)
+        if compiled and not self._always_resets:
+            example = replace(self._worlds_state, now=_with_contacts(now, worlds))
+            self._program = self._frames.compiled(example, memory, still)
         self._terms = (*first, *((_IMPLAUSIBLE,) if task.implausible_reward else ()))
         self._sums = EpisodeSums(
             length=torch.zeros(worlds, dtype=torch.long, device=self.device),
@@ -298,7 +309,7 @@ class PolicyEnvironment(VecEnv):
 
     def _adopt(self, worlds: dict[str, Any], now: Quantities) -> None:
         self._disturbed = worlds.pop("disturbed")
-        self._worlds_state = WorldsState(**worlds, now=now)
+        self._worlds_state, self._view = WorldsState(**worlds, now=now), None
 
     @property
     def _worlds(self) -> dict[str, Any]:
@@ -341,16 +352,12 @@ class PolicyEnvironment(VecEnv):
 
         The randomised quantities of the episodes are under the key "robot", the task's own terms under "critic".
         """
-        if CRITIC not in self.task.groups:
-            return self.robots.seen
-        current = self._worlds_state
-        return {**self.robots.seen, CRITIC: self.task.groups[CRITIC](current.now, current.memory)}
+        return {**self.robots.seen, CRITIC: self._criticised()} if CRITIC in self.task.groups else self.robots.seen
 
     @property
     def seen(self) -> Tensor:
         """Current observations of the policy, shape [worlds, columns]."""
-        current = self._worlds_state
-        return self.task.observe(current.now, current.memory) if self._disturbed is None else self._disturbed.seen
+        return self._disturbed.seen if self._disturbed is not None else self._read()
 
     @property
     def judged(self) -> Tensor:
@@ -358,19 +365,37 @@ class PolicyEnvironment(VecEnv):
         return self._judged(self.seen)
 
     def _judged(self, seen: Tensor) -> Tensor:
-        if self.task.observes != SENSORS:
-            return seen
-        current = self._worlds_state
-        return self.task.groups[CRITIC](current.now, current.memory)
+        return seen if self.task.observes != SENSORS else self._criticised()
+
+    def _read(self) -> Tensor:
+        """Return the policy's observations of the current states without errors, shape [worlds, observations]."""
+        if self._program is not None:
+            return self._compiled_view(self._program).reading
+        return self.task.observe(self._worlds_state.now, self._worlds_state.memory)
+
+    def _criticised(self) -> Tensor:
+        """Return the task's terms for critics of the current states, shape [worlds, columns]."""
+        if self._program is not None:
+            return self._compiled_view(self._program).judged
+        return self.task.groups[CRITIC](self._worlds_state.now, self._worlds_state.memory)
+
+    def _compiled_view(self, program: TaskProgram) -> TaskView:
+        """Return what the compiled task says of the current states; its rewards are those of the last frame alone."""
+        if self._view is None:
+            current = self._worlds_state
+            now = _with_contacts(current.now, self.num_envs)
+            self._view = program(now, current.memory, current.memory, current.memory.action)
+        return self._view
 
     def _see(self, restarted: Tensor | None) -> Tensor:
         """Observe the states, with a new history for worlds in `restarted`; return the policy's observations."""
         current = self._worlds_state
-        reading = self.task.observe(current.now, current.memory)
+        reading = self.task.observe(current.now, current.memory) if self._program is None else self._read()
         if self._disturbed is None:
             return reading
+        action = current.memory.action
         self._disturbed = self.disturbances.see(
-            self._disturbed, reading, current.memory.action, self.robots.disturbed, self._generator, restarted
+            self._disturbed, reading, action, self.robots.disturbed, self._generator, restarted
         )
         return self._disturbed.seen
 
@@ -435,18 +460,21 @@ class PolicyEnvironment(VecEnv):
         before = self._pushed() if self.disturbances.pushes else self._worlds_state
         sent = None if self._disturbed is None else self._disturb(actions)
         then, step = self._frames.advance(before, actions, self._generator, tracked=True, sent=sent)
-        end = ending(self.task, self._frames.bounds, step, then.now, before.memory)
-        _, done, over = self._adopt_end(then, step, end)
+        program = self._program
+        view = None if program is None else program(then.now, before.memory, then.memory, actions)
+        fallen, parts = (None, None) if view is None else (view.failed, view.parts)
+        end = ending(self.task, self._frames.bounds, step, then.now, before.memory, fallen=fallen)
+        _, done, over = self._adopt_end(then, step, end, view)
         due = then.now, before.memory, actions, self._uncertain(step, end) if self._penalised else None
         if not over:
             last = self._see(None)
             judged = self._judged(last)
-            return TrackedFrame(last, last, end, done, over, *due, judged, judged)
+            return TrackedFrame(last, last, end, done, over, *due, judged, judged, parts)
         last = self._last()
         judged = self._judged(last)
         self._reset_worlds(done, end.failed)
         seen = self._see(done)
-        return TrackedFrame(seen, last, end, done, over, *due, judged, self._judged(seen))
+        return TrackedFrame(seen, last, end, done, over, *due, judged, self._judged(seen), parts)
 
     def settle(self, frames: Sequence[TrackedFrame]) -> Tensor:
         """Return the rewards of frames less the penalty, scaled, shape [frames, worlds], with gradients.
@@ -454,14 +482,15 @@ class PolicyEnvironment(VecEnv):
         The rewards of a whole window are computed in one batch, which takes about as long as one frame. Call it once
         for every frame, in order.
         """
-        ends = [frame.end for frame in frames]
-        end = judge_later(
-            self.task,
-            Ending(torch.cat([end.failed for end in ends]), torch.cat([end.implausible for end in ends])),
-            Quantities.concatenate([frame.now for frame in frames]),
-            Memory.concatenate([frame.memory for frame in frames]),
-            torch.cat([frame.action for frame in frames]),
-        )
+        ends, known = [frame.end for frame in frames], [frame.parts for frame in frames if frame.parts is not None]
+        failures = Ending(torch.cat([end.failed for end in ends]), torch.cat([end.implausible for end in ends]))
+        if self._program is not None and len(known) == len(frames):
+            end = settle_later(self.task, failures, self._program.names, torch.cat(known, 1))
+        else:
+            end = judge_later(
+                self.task, failures, Quantities.concatenate([frame.now for frame in frames]),
+                Memory.concatenate([frame.memory for frame in frames]), torch.cat([frame.action for frame in frames]),
+            )  # fmt: skip
         uncertain = [frame.uncertain for frame in frames if frame.uncertain is not None]
         penalised = self._less_penalty(end.reward, torch.cat(uncertain)) if uncertain else end.reward
         shape = (len(frames), -1)
@@ -516,8 +545,13 @@ class PolicyEnvironment(VecEnv):
         actions = actions.clamp(-task.limit, task.limit)
         sent = None if self._disturbed is None else self._disturb(actions)
         after, step = frames.advance(before, actions, self._generator, sent=sent)
-        end = judge(task, frames.bounds, step, after.now, before.memory, actions)
-        timed_out, done, over = self._adopt_end(after, step, end)
+        program = self._program
+        view = None if program is None else program(after.now, before.memory, after.memory, actions)
+        if view is None or program is None:
+            end = judge(task, frames.bounds, step, after.now, before.memory, actions)
+        else:
+            end = judge_view(task, frames.bounds, step, after.now, before.memory, program.names, view)
+        timed_out, done, over = self._adopt_end(after, step, end, view)
         penalised = self._less_penalty(end.reward, self._uncertain(step, end)) if self._penalised else end.reward
         # the state before resets
         seen = {"time_outs": timed_out, "reward": end.reward, "implausible": end.implausible, "state": step.state}
@@ -537,14 +571,16 @@ class PolicyEnvironment(VecEnv):
         reward = reward if self._scale == 1.0 else self._scale * reward
         return EnvironmentFrame(self._see(done if over else None), reward, done, extras, ended)
 
-    def _adopt_end(self, after: WorldsState, step: Step, end: Ending) -> tuple[Tensor, Tensor, bool]:
+    def _adopt_end(
+        self, after: WorldsState, step: Step, end: Ending, view: TaskView | None
+    ) -> tuple[Tensor, Tensor, bool]:
         """Adopt the end of a frame; return which episodes timed out, which ended, and whether any may have ended."""
         length = self._sums.length + 1
         if not self._always_resets:  # reading would stall a GPU
             self._watch.see(self._worlds_state, after, step, end, length)
         timed_out = (length >= self.max_episode_length) > end.failed
         done = end.failed | timed_out
-        self._worlds_state, self._sums = after, replace(self._sums, length=length)
+        self._worlds_state, self._view, self._sums = after, view, replace(self._sums, length=length)
         return timed_out, done, self._always_resets or bool(done.any())
 
     def _pushed(self) -> WorldsState:
@@ -628,5 +664,5 @@ class PolicyEnvironment(VecEnv):
         torque = None if before.torque is None else before.torque.masked_fill(done[:, None], 0.0)
         now = self._frames.quantities(state, None, torque)
         memory = before.memory.renew(done, self.task.begin(now, self._generator))
-        self._worlds_state = WorldsState(carry, state, torque, memory, now)
+        self._worlds_state, self._view = WorldsState(carry, state, torque, memory, now), None
         self._sums = replace(self._sums, length=self._sums.length.masked_fill(done, 0))

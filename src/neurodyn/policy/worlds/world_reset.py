@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resets of worlds whose episodes have ended.
 
-On a CPU, one start is drawn per ended world. On a GPU, counting them would stall every frame, so starts are drawn in
-advance and each ended world takes the next.
+Starts are drawn in advance, because a few take as long as many, and each ended world takes the next. On a GPU, counting
+them would stall every frame: there, they are drawn anew every `REFILL` frames.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from neurodyn.control.starts import Starts, widen_rows
-from neurodyn.dynamics.batch import State, present_state
+from neurodyn.dynamics.batch import State, Window, present_state
 from neurodyn.dynamics.capture import copy_of, restore_tree, save_tree, write
 from neurodyn.dynamics.interface import Carry, Dynamics, MeasuredDynamics
 
@@ -21,6 +21,9 @@ WARM_STARTS = 128
 
 REFILL = 32
 """Frames between new draws of the prepared starts."""
+
+_RESERVE = 64
+"""Least number of starts drawn at once for worlds whose state is complete."""
 
 _SHARE = 4
 """Worlds per prepared start; starts are reused if more episodes end within `REFILL` frames."""
@@ -79,12 +82,32 @@ class StateReset(WorldReset):
         super().__init__(starts, worlds, torch.device(dynamics.device), ahead=ahead)
         self._dynamics, self._worlds = dynamics, worlds
         self._pool: State | None = None
+        self._reserve: State | None = None
+
+    def state(self) -> dict[str, Any]:
+        """Return the starts that were drawn and not yet used."""
+        return {} if self._reserve is None else {"reserve": save_tree(self._reserve)}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        """Restore what `state` returned."""
+        reserve = saved.get("reserve")
+        self._reserve = None if reserve is None else State(**reserve)
+
+    def _next_starts(self, count: int) -> State | Window:
+        """Return the next starts, of which more are drawn at once unless they have a history."""
+        if self._reserve is None or len(self._reserve.q) < count:
+            drawn = self._starts.draw(max(count, _RESERVE))
+            if not isinstance(drawn, State) or len(drawn.q) == count:
+                return drawn
+            self._reserve = drawn
+        taken, self._reserve = self._reserve.rows(slice(count)), self._reserve.rows(slice(count, None))
+        return taken
 
     def renew(self, carry: Carry, state: State, done: Tensor) -> tuple[Carry, State]:
         """Reset the worlds where `done` is true."""
         if self._on_demand:
             rows = done.nonzero()[:, 0]
-            context = widen_rows(self._starts.draw(len(rows)), rows, self._worlds)
+            context = widen_rows(self._next_starts(len(rows)), rows, self._worlds)
         else:
             assert self._pool is not None
             context = self._pool.rows(self._next_rows(done, self._pool.worlds))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tracing of tensor functions into a graph of scalars, for one world: torch code as straight-line C."""
+"""Tracing of tensor functions into a graph of scalars, for one world: torch code as compiled programs and as C."""
 
 import math
 import operator
@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from neurodyn.core.errors import InputError
 from neurodyn.multibody.trace import Expression, Graph, Scalar
 from neurodyn.multibody.trace.expression import (
+    TINY,
     absolute,
     arctan2,
     cos,
@@ -22,6 +23,7 @@ from neurodyn.multibody.trace.expression import (
     log,
     maximum,
     minimum,
+    safe_sqrt,
     select_less,
     sin,
     softplus,
@@ -68,9 +70,14 @@ def _objects(values: Sequence[Any], shape: tuple[int, ...]) -> Traced:
     return array.reshape(shape)
 
 
+_FAR = 1e30
+"""What stands for infinite constants, such as limits of joints that have none."""
+
+
 def _array(value: Any) -> Traced:
     if isinstance(value, Tensor):
-        return _objects([float(x) for x in value.double().flatten().tolist()], tuple(value.shape))
+        finite = value.double().clamp(-_FAR, _FAR)
+        return _objects([float(x) for x in finite.flatten().tolist()], tuple(value.shape))
     return value if isinstance(value, np.ndarray) else _objects([value], ())
 
 
@@ -121,8 +128,8 @@ def _add_scaled(sign: float) -> Callable[..., Traced]:
 
 
 def _root(x: Any) -> Any:
-    x = maximum(x, 0.0)
-    return x.graph.operation("sqrt", x) if isinstance(x, Expression) else math.sqrt(x)
+    """Return the root, 0 with slope 0 where x is at most `TINY`."""
+    return select_less(TINY, x, safe_sqrt(x), 0.0) if isinstance(x, Expression) else math.sqrt(max(x, 0.0))
 
 
 def _less(a: Any, b: Any) -> Any:
@@ -345,6 +352,9 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "sinc": _elementwise(_sinc),
     "remainder": _elementwise(_remainder),
     "where": _elementwise(_select),
+    "masked_fill": lambda x, mask, value: _each(_select, mask, value, x),
+    "any": lambda x, dim=None, keepdim=False: _reduce(maximum, x, dim, keepdim),
+    "all": lambda x, dim=None, keepdim=False: _reduce(minimum, x, dim, keepdim),
     "logical_not": _elementwise(lambda a: 1.0 - a),
     "bitwise_not": _elementwise(lambda a: 1.0 - a),
     "logical_and": _elementwise(lambda a, b: a * b),
@@ -389,6 +399,9 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "stack": lambda parts, dim=0: np.stack([_array(x) for x in parts], dim),
     "zeros_like": _like(0.0),
     "ones_like": _like(1.0),
+    "full_like": lambda x, value, **_: _like(value)(x),
+    "new_full": lambda x, shape, value, **_: _objects([value] * int(np.prod(shape)), tuple(shape)),
+    "new_ones": lambda x, shape, **_: _objects([1.0] * int(np.prod(shape)), tuple(shape)),
     "new_zeros": lambda x, shape, **_: _objects([0.0] * int(np.prod(shape)), tuple(shape)),
     "flip": lambda x, dims: np.flip(_array(x), dims),
     "repeat": lambda x, times: np.tile(_array(x), times),
