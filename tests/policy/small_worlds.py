@@ -15,6 +15,7 @@ from neurodyn.data.header import Split, StoreHeader, episode_table
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import Control, State, Step, Window, present_state
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.known_inputs import KnownInputs
 from neurodyn.dynamics.quantities import Quantities
 from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.nets.ensemble import EnsembleConfig
@@ -66,6 +67,20 @@ class Mass(Dynamics):
 
     def rollout(self, context, controls, environment=None):
         raise NotImplementedError
+
+
+class Known(Mass):
+    """The mass as a network that has seen places within .3 alone."""
+
+    @property
+    def known_inputs(self) -> KnownInputs:
+        places = torch.linspace(-0.3, 0.3, 301)[:, None]
+        known = KnownInputs()
+        known.fit(places[::2], places[1::2])
+        return known
+
+    def network_inputs(self, state, control, environment=None):
+        return state.q
 
 
 class Hold(Task):

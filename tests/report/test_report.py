@@ -182,7 +182,7 @@ def test_a_log_report_has_groups_windows_and_alignment(trained_run: Path, logged
     page = check_self_contained(html)
     assert headings(html) == [
         "Sample trajectories", "Errors on recorded trajectories", "Whole runs",
-        "By group", "By joint", "The recordings", "Training", "What this is", "How to repeat this",
+        "By group", "By joint", "Calibration", "The recordings", "Training", "What this is", "How to repeat this",
     ]  # fmt: skip
     assert "even" in page.text
     assert "odd" in page.text

@@ -19,7 +19,7 @@ from neurodyn.core.verdict import require_usable
 WALKERS = ("mpc", "imitation")
 """Planners for walking quadrupeds."""
 _WALKING = ("gait", "command", "ground", "seconds")
-_SETTINGS = ("horizon", "samples", "rounds", "penalty", "correction")
+_SETTINGS = ("horizon", "samples", "rounds", "penalty", "caution", "correction")
 _PLANNING = ("frames", *_SETTINGS, "value", "noise", "velocity_noise", "delay")
 """Flags that only walking, or only planning, takes; and planner settings that flags override."""
 
@@ -55,6 +55,8 @@ class ControlRequest(Config, frozen=True, kw_only=False):
     """Rounds per decision."""
     penalty: float | None = None
     """Weight (lambda) of the model uncertainty subtracted from the reward."""
+    caution: float | None = None
+    """Reward that each planned frame outside of what the model has seen costs."""
     correction: float | None = None
     """Share (0 to 1) of the model's last error over one frame in the running mean that is added to its predictions."""
     value: str | None = None

@@ -257,9 +257,7 @@ class TaskFrames:
         Arguments: see `frame`; actions within the limit. `sent` are the actions that reach the robot instead, if given,
         `correction` what is added to the positions and velocities at the end of the frame.
         """
-        control = self.task.control(action if sent is None else sent, before.now, before.memory)
-        if self._torques and (control.target is not None or control.torque is None):  # controllers act once a frame
-            control = Control.make_unchecked(torque=frame_torque(self.dynamics.spec, before.state, control))
+        control = self._control(before, action if sent is None else sent)
         advance = self.dynamics.step if tracked else self.dynamics.step_
         carry, step = advance(before.carry, before.state, control)
         if correction is not None:
@@ -284,6 +282,19 @@ class TaskFrames:
             )  # fmt: skip
         except InputError:
             return None
+
+    def _control(self, before: WorldsState, action: Tensor) -> Control:
+        control = self.task.control(action, before.now, before.memory)
+        if self._torques and (control.target is not None or control.torque is None):  # controllers act once a frame
+            control = Control.make_unchecked(torque=frame_torque(self.dynamics.spec, before.state, control))
+        return control
+
+    def outside(self, before: WorldsState, action: Tensor) -> Tensor | None:
+        """Return whether frames lie outside of what the dynamics' networks have seen, bool, shape [worlds].
+
+        Arguments: see `frame`; None for dynamics that do not know it (`Dynamics.outside`).
+        """
+        return self.dynamics.outside(before.state, self._control(before, action), self.environment)
 
     def push(self, current: WorldsState, change: Tensor) -> WorldsState:
         """Return the worlds with their bases' velocities changed between two frames (`dynamics.control.push`)."""

@@ -273,6 +273,21 @@ def of_returns(imagined: float, real: float, reference: str) -> Finding:
     )  # fmt: skip
 
 
+MOST_REFUSED = 0.1
+"""Share of refused starts or decisions above which a model is not for this motion; on known runs 1 to 2 % are."""
+
+
+def of_refused(share: float, what: str) -> Finding:
+    """Judge the share of starts or decisions that a model refuses; `what` names them."""
+    if share <= MOST_REFUSED:
+        return Finding("refused")
+    return Finding(
+        "refused", "warning",
+        f"the model refuses {share:.0%} of the {what}: they lie outside of its training data",
+        "log such motion and go on training (neurodyn finetune); errors and bands are those of other motion",
+    )  # fmt: skip
+
+
 def of_failed(share: float, what: str, advice: str, *, grade: Grade = "fails") -> Finding:
     """Judge the fraction of failed episodes; `what` completes "60% of episodes ..."."""
     if share <= MOST_FAILED:

@@ -5,6 +5,7 @@ import copy
 from abc import abstractmethod
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from torch import Tensor, nn
@@ -15,7 +16,11 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State, Window
 from neurodyn.dynamics.ensemble import LEAST_HELD_OUT, Turns
 from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.known_inputs import KnownInputs
 from neurodyn.robots import ROBOTS, Robot, load, locate
+
+if TYPE_CHECKING:
+    from neurodyn.data.mixture import Mixture
 
 BaseDynamics = Dynamics
 """An older name of `Dynamics`."""
@@ -75,10 +80,25 @@ class EnsembleDynamics(LearnedDynamics):
 
     _turns: Turns
 
+    def __init__(self, spec: StateSpec, declaration: str | None = None) -> None:
+        """Set the robot; see `LearnedDynamics`."""
+        super().__init__(spec, declaration)
+        self._known = KnownInputs()
+
+    @property
+    def known_inputs(self) -> KnownInputs:
+        """What the networks have seen."""
+        return self._known
+
     @property
     @abstractmethod
     def members(self) -> int:
         """Number of networks."""
+
+    def remember_inputs(self, log: "Mixture", base: "EnsembleDynamics", seed: int = 0) -> None:
+        """Keep what the networks have seen of a log, beside what they had seen as `base`."""
+        self._known.load_state_dict(base._known.state_dict())
+        self._known.learn(self, log, seed)
 
     def following(self, count: int, first: int = 0) -> "EnsembleDynamics":
         """Return the same model, whose imagined worlds follow only some members in turn."""

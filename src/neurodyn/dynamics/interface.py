@@ -33,6 +33,7 @@ from neurodyn.dynamics.guard import (
     report,
     widen,
 )
+from neurodyn.dynamics.known_inputs import KnownInputs
 from neurodyn.dynamics.quantities import (
     Maker,
     Quantities,
@@ -208,6 +209,35 @@ class Dynamics(ABC):
     def network_inputs(self, state: State, control: Control, environment: Environment | None = None) -> Tensor | None:
         """Return the normalised network inputs of a frame, shape [worlds, inputs]; None without a network."""
         return None
+
+    @property
+    def known_inputs(self) -> KnownInputs | None:
+        """What its networks have seen; None without networks that say so."""
+        return None
+
+    @torch.no_grad()
+    def outside(self, state: State, control: Control, environment: Environment | None = None) -> Tensor | None:
+        """Return whether the network inputs of a frame are far from all training data, shape [worlds], bool.
+
+        None without a network, or for a model that does not know its training data; see `dynamics.known_inputs`.
+        """
+        if self.known_inputs is None or not self.known_inputs.fitted:
+            return None
+        inputs = self.network_inputs(state, control, environment)
+        return None if inputs is None else self.known_inputs.outside(inputs)
+
+    def contradicted(self, past: State | Window, environment: Environment | None = None) -> Tensor | None:
+        """Return whether a history contradicts the model, shape [worlds], bool; None if it cannot say."""
+        return None
+
+    def refused(self, past: State | Window, control: Control, environment: Environment | None = None) -> Tensor | None:
+        """Return whether the model refuses to predict the frame after a history, shape [worlds], bool.
+
+        It does if the inputs are `outside` or the history is `contradicted`; None if neither is known.
+        """
+        reasons = (self.outside(present_state(past), control, environment), self.contradicted(past, environment))
+        known = [reason for reason in reasons if reason is not None]
+        return torch.stack(known).any(0) if known else None
 
     def resolve_environment(self, environment: Environment | None) -> Environment:
         """Return the environment with defaults filled in; for None, the default environment.

@@ -9,7 +9,7 @@ from functools import singledispatch
 from msgspec import UNSET
 
 from neurodyn.core.config import from_dict
-from neurodyn.core.verdict import Finding, doubts, of_bounds, of_faults, of_horizons, of_persistence
+from neurodyn.core.verdict import Finding, doubts, of_bounds, of_faults, of_horizons, of_persistence, of_refused
 from neurodyn.data.header import FINDINGS
 from neurodyn.dynamics.guard import Fault
 from neurodyn.dynamics.measures import BASELINES, PERSISTENCE
@@ -82,6 +82,8 @@ def judge(result: Evaluation, faults: list[Fault]) -> list[Finding]:
     findings = [one for rivals in _rivals(result) for one in rivals.findings()]
     if isinstance(result, Logged):
         findings += from_dict(result.notes.get(FINDINGS, []), list[Finding], "findings of the log")
+    if not isinstance(result, Simulated) and result.refusals is not UNSET:
+        findings.append(of_refused(result.refusals.refused, "starts"))
     if worst is not None:
         findings.append(of_faults(worst.words, worst.worlds, worst.of))
     if isinstance(result, Simulated) and result.stability is not UNSET:

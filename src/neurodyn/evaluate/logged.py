@@ -30,9 +30,11 @@ from neurodyn.evaluate.records import (
     LogSection,
     MemberCalibration,
     PartialComparison,
+    Refusals,
     StateErrors,
     Tossed,
 )
+from neurodyn.evaluate.refusals import refusals, refused_starts
 from neurodyn.evaluate.requests import SEED
 from neurodyn.evaluate.rivals import Rival
 from neurodyn.evaluate.rollouts import (
@@ -116,6 +118,7 @@ def beside_log(
         declared=_declared_errors(declared, robot, store, starts, marks),
         beside=_errors_beside(rivals, starts, marks),
         conditions=_by_condition(model, store, starts, compared),
+        refusals=_refusals(model, store, starts, compared),
     )
 
 
@@ -178,6 +181,7 @@ def _beside_tosses(
         declared=_declared_errors(declared, robot, store, starts, horizons_up_to(frames)),
         beside=_errors_beside(rivals, starts, horizons_up_to(frames)),
         conditions=_by_condition(model, store, starts, compared),
+        refusals=_refusals(model, store, starts, compared),
     )
 
 
@@ -192,6 +196,11 @@ def _calibration(
 ) -> MemberCalibration | UnsetType:
     first = starts_of(next(starts.batches(_TOSSES)), model, recorded_environments(store, model))
     return member_calibration(model, compared.predicted, compared.truth, first)
+
+
+def _refusals(model: Dynamics, store: Store, starts: Windows, compared: RolloutErrors) -> Refusals | UnsetType:
+    seconds, joints = compared.frames * compared.spec.dt, compared.errors[:, -1].mean(-1)
+    return refusals(refused_starts(model, store, starts), joints, seconds, "rad or m")
 
 
 def _by_condition(

@@ -169,6 +169,28 @@ class OutOfDistribution(Result, frozen=True):
     by_factor: dict[str, DrawnOut] = msgspec.field(default_factory=dict)
 
 
+class Refusals(Result, frozen=True):
+    """Starts of forecasts that a model refuses (`dynamics.known_inputs`), and the errors of these and the others.
+
+    Attributes:
+        refused: Share of the starts that are refused for either reason.
+        outside: Share whose network inputs are far from the training data.
+        contradicted: Share whose history contradicts the model; None if it cannot say.
+        seconds: Horizon of the errors [s].
+        unit: Unit of the errors.
+        error: Mean error of refused starts at that horizon, over joints or all columns; None without any.
+        error_of_others: That of the others.
+    """
+
+    refused: float
+    outside: float
+    contradicted: float | None
+    seconds: float
+    unit: str
+    error: float | None
+    error_of_others: float | None
+
+
 class MemberCalibration(Result, frozen=True):
     """Calibration of a neural-dynamics ensemble, by frames of a roll-out."""
 
@@ -325,6 +347,7 @@ class LogEvaluation(Result, frozen=True, kw_only=True):
     declared: dict[str, ErrorSummary] | UnsetType = UNSET
     beside: dict[str, dict[str, ErrorSummary]] | UnsetType = UNSET
     conditions: list[ConditionErrors] | UnsetType = UNSET
+    refusals: Refusals | UnsetType = UNSET
     verdict: str | UnsetType = UNSET
     findings: list[Finding] | UnsetType = UNSET
     faults: list[Fault] | UnsetType = UNSET

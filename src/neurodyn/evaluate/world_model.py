@@ -31,6 +31,7 @@ from neurodyn.evaluate.records import (
     WorldGroup,
     WorldMark,
 )
+from neurodyn.evaluate.refusals import refusals, refused_starts
 from neurodyn.evaluate.requests import SEED
 from neurodyn.evaluate.rollouts import (
     MOST_STARTS,
@@ -179,6 +180,9 @@ def forecast_log(
         noise=noise,
         events=events,
         failures=failures,
+        refusals=refusals(
+            refused_starts(model, store, starts), forecasts.in_scales(forecasts.error[:, -1]), frames * model.spec.dt
+        ),
     )
 
 

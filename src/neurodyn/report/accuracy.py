@@ -20,6 +20,7 @@ from neurodyn.evaluate.records import (
     OutOfDistribution,
     RankCorrelation,
     ReferenceErrors,
+    Refusals,
     RolloutComparison,
     Simulated,
 )
@@ -62,6 +63,22 @@ def out_of_distribution_table(title: str, outside: OutOfDistribution) -> Table:
         for factor, entry in outside.by_factor.items()
     ]
     return Table(title, ["States", "Epistemic standard deviation beside the usual", "Chance that it is above"], rows)
+
+
+def refusal_tables(refused: Refusals | UnsetType) -> list[Table]:
+    """Return the shares of starts that a model refuses, with its errors there; none if it does not know its data."""
+    if refused is UNSET:
+        return []
+    against = MISSING if refused.contradicted is None else share(refused.contradicted)
+    after = f"after {span(refused.seconds)} [{refused.unit}]"
+    table = Table(
+        "Refused starts",
+        ["Refused", "Inputs far from the training data", "History contradicts the model", f"Error {after}",
+         "Error of the other starts"],
+        [[share(refused.refused), share(refused.outside), against, digits_or_dash(refused.error),
+          digits_or_dash(refused.error_of_others)]],
+    )  # fmt: skip
+    return [table]
 
 
 def member_tables(parts: Mapping[str, MemberCalibration | UnsetType]) -> list[Table]:

@@ -14,7 +14,7 @@ from neurodyn.dynamics.world_model.model import WorldModel
 from neurodyn.evaluate.calibration import ColumnErrors, forecast_along
 from neurodyn.evaluate.records import ForecastEvaluation
 from neurodyn.evaluate.rollouts import log_starts
-from neurodyn.report.accuracy import coverage, out_of_distribution_table
+from neurodyn.report.accuracy import coverage, out_of_distribution_table, refusal_tables
 from neurodyn.report.log import recordings
 from neurodyn.report.numbers import digits, digits_or_dash, share, span
 from neurodyn.report.page import Table, grid, heading, section
@@ -116,6 +116,7 @@ def calibration(result: ForecastEvaluation) -> list[Table]:
     return [
         coverage("Coverage and rank correlations", result.coverage, result.epistemic),
         out_of_distribution_table("Out of distribution", result.out_of_distribution),
+        *refusal_tables(result.refusals),
         Table("Errors with noise [standard deviations]", noisy, noise),
     ]
 

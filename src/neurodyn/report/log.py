@@ -10,7 +10,7 @@ from msgspec import UNSET
 from neurodyn.evaluate.metrics import shown_metrics
 from neurodyn.evaluate.records import Logged, LogMark, LogSection, StateErrors, Tossed
 from neurodyn.identify.result import RunFit
-from neurodyn.report.accuracy import by_condition, member_tables
+from neurodyn.report.accuracy import by_condition, member_tables, refusal_tables
 from neurodyn.report.numbers import (
     MISSING,
     baseline_titles,
@@ -115,7 +115,7 @@ def logged_parts_of_page(result: Logged) -> dict[str, Any]:
         "each": [_summary(name, group, result.q_units) for name, group in result.groups.items()],
         "joints": by_joint(result),
         "conditions": by_condition(result.conditions, result.about.dt),
-        "calibration": member_tables(member_parts(result)),
+        "calibration": [*member_tables(member_parts(result)), *refusal_tables(result.refusals)],
         "notes": recordings(result.notes),
     }
 

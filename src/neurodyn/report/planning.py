@@ -56,9 +56,10 @@ def control_tables(result: ControlResult) -> list[Table]:
     )  # fmt: skip
     costs = Table(
         "A decision, for one world",
-        ["CPU time [ms]", "95 % [ms]", "Frame [ms]", "Frames of the model", "differentiated"],
+        ["CPU time [ms]", "95 % [ms]", "Frame [ms]", "Frames of the model", "differentiated", "Refused by the model"],
         [[f"{result.decision_ms:.3g}", f"{result.decision_ms_95:.3g}", f"{result.frame_ms:.3g}",
-          f"{result.model_frames:,.0f}", f"{result.gradient_frames:,.0f}"]],
+          f"{result.model_frames:,.0f}", f"{result.gradient_frames:,.0f}",
+          MISSING if result.refused is UNSET else f"{result.refused:.1%}"]],
     )  # fmt: skip
     errors = Table(
         "The model beside the plant, along the way",

@@ -244,7 +244,7 @@ def _(result: Tossed, material: ReportMaterial) -> tuple[str, dict[str, Any]]:
         "errors": [*accuracy.by_horizon(parts, dt), *log.beside_others(result)],
         "over_time": accuracy.over_time(parts, dt),
         "conditions": accuracy.by_condition(result.conditions, dt),
-        "calibration": accuracy.member_tables(member_parts(result)),
+        "calibration": [*accuracy.member_tables(member_parts(result)), *accuracy.refusal_tables(result.refusals)],
         "notes": log.recordings(result.notes),
     }
 

@@ -16,7 +16,7 @@ from neurodyn.dynamics.interface import Dynamics
 from neurodyn.report.planning import control_tables, write_control_report
 from neurodyn.tasks.commands import GOAL, GoalCommand
 from tests.control.planning.test_planner import Smooth
-from tests.policy.small_worlds import SPEC, Hold
+from tests.policy.small_worlds import SPEC, Hold, Known
 
 
 class Rolling(Smooth):
@@ -237,6 +237,16 @@ def test_a_plant_of_other_states_is_refused():
     spec = StateSpec(robot="mass", joints=(JointSpec(name="line", kind="revolute"),), controls=("line",), dt=0.1)
     with pytest.raises(InputError, match="the model model cannot plan from states of the plant plant"):
         looped(plant=Rolling(spec))
+
+
+def test_refused_decisions_are_counted_and_doubted():
+    model = ResolvedDynamics("known", Known(SPEC.with_context(2)))
+    result, _ = run(
+        Planner(model.dynamics, Hold(), "cem", horizon=3, samples=8), "cem", model, model, episodes=4, seed=0
+    )
+    assert 0.0 < result.refused < 1.0
+    doubted = msgspec.structs.replace(result, refused=0.2, fallbacks=0)
+    assert "refuses 20% of the decisions" in str(doubted.verdict)
 
 
 def test_verdicts():

@@ -13,7 +13,7 @@ from neurodyn.control.planning.settings import PlannerSettings, load_settings
 from neurodyn.control.task_frames import TaskFrames
 from neurodyn.core.errors import InputError, MismatchError
 from neurodyn.dynamics.batch import Control, State, Step, Window
-from tests.policy.small_worlds import SPEC, Hold, Mass
+from tests.policy.small_worlds import SPEC, Hold, Known, Mass
 
 DT = SPEC.dt
 
@@ -55,6 +55,25 @@ def by_hand(x, plan, discount=1.0, value=None):
         total += weight * (1.0 - abs(x) - abs(u - last) / 10)
         weight, last = weight * discount, u
     return total if value is None else total + weight * value(x, v)
+
+
+def test_plans_beyond_the_known_places_cost_what_caution_asks():
+    plan = torch.zeros(2, 1, 3, 1)
+    careless, careful = (imagination(still(0.0, 0.5), model=Known(), caution=c).returns(plan) for c in (0.0, 2.0))
+    assert (careless - careful)[:, 0].tolist() == pytest.approx([0.0, 6.0])
+    tracked = imagination(still(0.0, 0.5), model=Known(), caution=2.0).returns(plan, tracked=True)
+    assert torch.allclose(tracked, careful)
+
+
+def test_a_planner_says_which_decisions_its_model_refuses():
+    planner = Planner(Known(), Hold(), "cem", horizon=3, samples=8)
+    planner.act(still(0.0, 0.5))
+    assert planner.refused.tolist() == [False, True]
+    planner = Planner(Mass(), Hold(), "cem", horizon=3, samples=8)
+    planner.act(still(0.0))
+    assert planner.refused is None
+    with pytest.raises(InputError, match="caution is 1, but these fake dynamics"):
+        Planner(Mass(), Hold(), "cem", caution=1.0)
 
 
 def test_returns_are_sums_of_rewards():

@@ -12,8 +12,10 @@ from neurodyn.control.resolve import ResolvedDynamics
 from neurodyn.core import artifacts
 from neurodyn.core.errors import Notice
 from neurodyn.data.header import Split
+from neurodyn.data.mixture import Mixture
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import State, Step
+from neurodyn.dynamics.known_inputs import KnownInputs
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.artifact import read_weights
 from neurodyn.policy.episodes.evaluation import play
@@ -21,10 +23,10 @@ from neurodyn.policy.learners.training import train as train_policy
 from neurodyn.policy.settings import NetworkSettings, PolicySettings
 from neurodyn.policy.trust.support import (
     FrameSample,
-    LogDensity,
     PolicySupport,
     return_loss_share,
     share_out_of_range,
+    share_outside,
     support_in,
 )
 from tests.policy.small_worlds import Fixed, Hold, Mass, log
@@ -99,17 +101,17 @@ def test_figures_are_one_line_and_are_read_back():
 
 
 def test_frames_of_the_log_are_inside_and_others_are_not():
-    density = LogDensity.of(Read(), the_log())
-    assert density is not None
+    known = KnownInputs.of(Read(), Mixture.of(the_log()))
+    assert known is not None
     held = torch.from_numpy(np.concatenate([np.concatenate([q[:-1], qd[:-1], u], -1)
                                             for q, qd, u in map(the_log().episode, range(0, 40, 4))]))  # fmt: skip
-    assert density.outside(held) == pytest.approx(0.05, abs=0.04)
-    assert density.outside(held + 5.0) == 1.0
-    assert density.outside(torch.full((3, 3), torch.nan)) == 1.0
-    assert LogDensity.of(Mass(), the_log()) is None  # reads nothing
+    assert share_outside(held, known) == pytest.approx(0.05, abs=0.04)
+    assert share_outside(held + 5.0, known) == 1.0
+    assert share_outside(torch.full((3, 3), torch.nan), known) == 1.0
+    assert KnownInputs.of(Mass(), Mixture.of(the_log())) is None  # reads nothing
     none = the_log()
     none.table["split"] = Split.TRAIN
-    assert LogDensity.of(Read(), none) is None
+    assert KnownInputs.of(Read(), Mixture.of(none)) is None
 
 
 def test_a_range_is_left_by_any_velocity():

@@ -18,7 +18,7 @@ from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.policy.worlds.world_reset import world_reset_in
 from neurodyn.tasks import load as load_task
 from tests.dynamics.test_capture import Again
-from tests.policy.small_worlds import SPEC, Fixed, Hold, Mass, world_model
+from tests.policy.small_worlds import SPEC, Fixed, Hold, Known, Mass, world_model
 
 
 def world(places, dynamics=None, **options):
@@ -83,6 +83,15 @@ def test_a_model_may_say_that_a_world_failed():
     _, _, done, extras = env.step(torch.zeros(2, 1))
     assert done.tolist() == [False, True]
     assert extras["time_outs"].tolist() == [False, False]
+
+
+def test_what_leaves_the_known_places_fails_on_request():
+    for within_known, failed in ((True, [False, True]), (False, [False, False])):
+        world = PolicyEnvironment(Hold(), Known(), Fixed([0.25, 0.35]), 2, within_known=within_known)
+        assert world.step_frame(torch.zeros(2, 1)).done.tolist() == failed
+        assert world.collect().failed == failed[1:] * within_known
+    with pytest.raises(InputError, match="do not know what they have seen; valid here: false"):
+        PolicyEnvironment(Hold(), Mass(), Fixed([0.0]), 1, within_known=True)
 
 
 def test_what_blows_up_ends_and_leaves_nothing_behind():

@@ -31,7 +31,7 @@ from neurodyn.core.config import Record, to_dict
 from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tell, tracked
 from neurodyn.core.seeds import derive_seed
-from neurodyn.core.verdict import Verdict, combine_verdicts, of_failed
+from neurodyn.core.verdict import Finding, Verdict, combine_verdicts, of_failed, of_refused
 from neurodyn.dynamics.batch import State, Trajectory, Window, device_generator, present_state
 from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.tasks import Memory
@@ -84,6 +84,9 @@ class ControlResult(Record, frozen=True):
     """Frames that are differentiated per decision."""
     fallbacks: int
     """Decisions without a finite plan, for which the last plan was continued."""
+    refused: float | UnsetType = UNSET
+    """Share of the decisions that the model refuses (`Dynamics.refused`); UNSET if it does not know what it has
+    seen."""
     model_error: list[ModelError] | UnsetType = UNSET
     """Prediction errors of the model; UNSET for models with memory or driven by targets."""
 
@@ -96,6 +99,9 @@ class ControlResult(Record, frozen=True):
         failed = of_failed(self.result.failed, "fail", "give more --samples or --rounds, or a better model")
         if failed.grade != "ok":
             return combine_verdicts([failed])
+        refused = Finding("refused") if self.refused is UNSET else of_refused(self.refused, "decisions")
+        if refused.grade != "ok":
+            return combine_verdicts([refused])
         if self.decision_ms > self.frame_ms:
             problem = f"a decision takes {self.decision_ms:.3g} ms, a frame {self.frame_ms:.3g}"
             return Verdict("warning", f"too slow for real time here: {problem}", "give fewer --samples or --rounds")
@@ -165,7 +171,7 @@ def run(
             robot.stop()
     else:
         runs = [_run(planner, name, plant, episodes, seed, noise, delay, length)]
-    outcomes, paths, costs = zip(*runs, strict=True)
+    outcomes, paths, costs, refusals = zip(*runs, strict=True)
     path = _concatenate(paths)
     timed = torch.tensor([row for one in costs for row in one[_WARM_UP:] or one], dtype=torch.float64)
     spent = timed[:, 0] * 1e3
@@ -175,7 +181,7 @@ def run(
         result=EpisodeOutcomes.concatenate(outcomes).returns_in(plant.name),
         decision_ms=float(spent.mean()), decision_ms_95=float(spent.quantile(0.95)),
         frame_ms=1e3 * plant.dynamics.spec.dt, model_frames=float(timed[:, 1].mean()),
-        gradient_frames=float(timed[:, 2].mean()), fallbacks=planner.fallbacks - fallbacks,
+        gradient_frames=float(timed[:, 2].mean()), fallbacks=planner.fallbacks - fallbacks, refused=_share(refusals),
         model_error=_model_error(planner, path),
     )  # fmt: skip
     return result, path
@@ -184,8 +190,12 @@ def run(
 def _run(
     planner: Planner, name: str, plant: ResolvedDynamics, episodes: int, seed: int, noise: MeasurementNoise, delay: int,
     length: int,
-) -> tuple[EpisodeOutcomes, ExecutedPath, list[tuple[float, float, float]]]:  # fmt: skip
-    """Run episodes in parallel; return also CPU time, model frames and gradients of each frame of one episode."""
+) -> tuple[EpisodeOutcomes, ExecutedPath, list[tuple[float, float, float]], tuple[int, int]]:  # fmt: skip
+    """Run episodes in parallel.
+
+    Returns also CPU time, model frames and gradients of each frame of one episode, and the numbers of refused and of
+    judged decisions.
+    """
     task = planner.task
     loop = TaskFrames(task, plant.dynamics)
     context = plant.starts(task, seed).draw(episodes)
@@ -196,7 +206,7 @@ def _run(
     tally, commands = EpisodeTally(task, episodes, current.state.q.device), CommandTally(task)
     pending = [current.state.q.new_zeros(episodes, len(task.actions)) for _ in range(delay)]
     states, controls, running, times = [current.state], [], [], []
-    restarted = False
+    restarted, refused = False, [0, 0]
     planner.reset()
     for number in tracked(range(length)):
         began, spent = time.process_time(), replace(planner.spent)
@@ -204,6 +214,9 @@ def _run(
         if not restarted:  # restarted worlds take the iterations of a first decision
             times.append((time.process_time() - began, planner.spent.frames - spent.frames,
                           planner.spent.gradients - spent.gradients))  # fmt: skip
+        if planner.refused is not None:
+            refused[0] += int((planner.refused & tally.running).sum())
+            refused[1] += int(tally.running.sum())
         assert planner.decided is not None
         pending.append(planner.decided)
         running.append(tally.running.clone())
@@ -238,7 +251,14 @@ def _run(
         replace(tally.outcome(), commands=commands.figures()),
         path,
         [(a / episodes, b / episodes, c / episodes) for a, b, c in times],
+        (refused[0], refused[1]),
     )
+
+
+def _share(refusals: Sequence[tuple[int, int]]) -> float | UnsetType:
+    """Return the share of refused decisions; UNSET if none was judged."""
+    refused, judged = map(sum, zip(*refusals, strict=True))
+    return refused / judged if judged else UNSET
 
 
 def _concatenate(paths: Sequence[ExecutedPath]) -> ExecutedPath:

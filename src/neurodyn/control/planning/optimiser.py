@@ -92,6 +92,10 @@ class Imagination:
         """Number of frames whose actions are already decided."""
         return 0 if self._pending is None else self._pending.shape[1]
 
+    def outside(self, before: WorldsState, action: Tensor) -> Tensor | None:
+        """Return which rows leave what the model has seen, shape [rows], bool; None if that costs nothing."""
+        return self.frames.outside(before, action) if self._settings.caution > 0 else None
+
     def start(self, candidates: int, *, tracked: bool = False) -> "Roll":
         """Return a roll-out of `candidates` copies of each world, one after another."""
         rows = torch.arange(self.worlds).repeat_interleave(candidates).to(self._memory.action.device)
@@ -150,11 +154,12 @@ class Roll:
         """Act for one frame; return its contribution to the return of each row, shape [rows]."""
         imagination, before = self._imagination, self.worlds_state
         action = self.acting(action).clamp(-imagination.limit, imagination.limit)
+        outside = imagination.outside(before, action)
         after, step = imagination.frames.advance(
             before, action, imagination.generator, tracked=self._tracked, correction=self._correction
         )
         end = judge(imagination.frames.task, imagination.frames.bounds, step, after.now, before.memory, action)
-        gain = self._contributions(self._penalise(step, end)[None], end.failed[None], after)[0]
+        gain = self._contributions(self._penalise(step, end, outside)[None], end.failed[None], after)[0]
         # Ended candidates stay at their start: their values no longer count, but must stay finite.
         self.worlds_state = replace(after, state=after.state.where(self.alive, self._first))
         return gain
@@ -165,13 +170,14 @@ class Roll:
 
         Candidates whose episode has ended continue without reward.
         """
-        imagination, before, after = self._imagination, [], []
+        imagination, before, after, outside = self._imagination, [], [], []
         acted = [
             self.acting(action, ahead).clamp(-imagination.limit, imagination.limit)
             for ahead, action in enumerate(actions)
         ]
         for action in acted:
             before.append(self.worlds_state.memory)
+            outside.append(imagination.outside(self.worlds_state, action))
             self.worlds_state, step = imagination.frames.advance(
                 self.worlds_state, action, imagination.generator, correction=self._correction
             )
@@ -181,17 +187,17 @@ class Roll:
             imagination.frames.task, imagination.frames.bounds, steps, now, Memory.concatenate(before), torch.cat(acted)
         )
         shape = len(acted), -1
-        return self._contributions(
-            self._penalise(steps, end).unflatten(0, shape), end.failed.unflatten(0, shape), self.worlds_state
-        )
+        earned = self._penalise(steps, end, _joined(outside)).unflatten(0, shape)
+        return self._contributions(earned, end.failed.unflatten(0, shape), self.worlds_state)
 
-    def _penalise(self, step: Step, end: FrameEnd) -> Tensor:
-        """Return rewards less the penalty, shape [rows]."""
-        imagination, penalty = self._imagination, self._imagination._settings.penalty
-        uncertain = imagination.frames.disagreement(step) if penalty > 0 else None
+    def _penalise(self, step: Step, end: FrameEnd, outside: Tensor | None) -> Tensor:
+        """Return rewards less the penalties, shape [rows]."""
+        imagination, settings = self._imagination, self._imagination._settings
+        reward = end.reward if outside is None else end.reward - settings.caution * outside
+        uncertain = imagination.frames.disagreement(step) if settings.penalty > 0 else None
         if uncertain is None:
-            return end.reward
-        return end.reward - penalty * imagination.frames.task.penalty_scale * uncertain.masked_fill(
+            return reward
+        return reward - settings.penalty * imagination.frames.task.penalty_scale * uncertain.masked_fill(
             end.implausible, 0.0
         )
 
@@ -244,6 +250,11 @@ class PlanOptimiser(ABC):
             plan: Plans of the worlds, shape [worlds, frames, actions].
             first: Whether there is no previous plan.
         """
+
+
+def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
+    known = [part for part in parts if part is not None]
+    return torch.cat(known) if known else None
 
 
 def best(returns: Tensor, plans: Tensor) -> Tensor:

@@ -109,6 +109,8 @@ class Planner:
         action: Action of the current frame: the last decided one, or with a delay an earlier one.
         spent: Cost of planning so far.
         fallbacks: Decisions without a candidate of finite return, which continued the last plan.
+        refused: Worlds whose last decision the model refuses (`Dynamics.refused`): the history contradicts it, or it
+            has seen nothing like state and control. Shape [worlds], bool; None if it does not know.
     """
 
     def __init__(
@@ -152,6 +154,11 @@ class Planner:
         if delay < 0 or delay >= self.settings.horizon:
             raise InputError(f"delay is {delay} frames; valid: 0 to {self.settings.horizon - 1}, less than the horizon")
         require_fit(self.task, model, self.settings.penalty)
+        if self.settings.caution and (model.known_inputs is None or not model.known_inputs.fitted):
+            raise InputError(
+                f"caution is {self.settings.caution:g}, but these {model.kind} dynamics of {model.spec.robot!r} do not "
+                "know what they have seen; valid here: 0; world models and neural models trained by this version do"
+            )
         if self.settings.correction and not all(joint.scalar for joint in model.spec.joints):
             raise InputError(
                 f"correction is {self.settings.correction:g}, but {model.spec.robot!r} has joints without a single "
@@ -177,6 +184,7 @@ class Planner:
         self._torque: Tensor | None = None
         self._expected: State | None = None
         self._error: State | None = None
+        self.refused: Tensor | None = None
 
     @torch.no_grad()
     def act(self, state: State, memory: Memory | None = None) -> Control:
@@ -219,6 +227,7 @@ class Planner:
         if self.settings.correction:
             self._expected = self._next_state(state)
         control = self.task.control(self.action, now, self._memory)
+        self.refused = self._refused(control)
         self._torque = frame_torque(self.model.spec, state, control) if torques else control.target
         return self.task.control(self.decided, now, self._memory)
 
@@ -244,6 +253,21 @@ class Planner:
         self._pending = _clear(self._pending, mask)
         self.decided, self.action = _clear(self.decided, mask), _clear(self.action, mask)
         self._history.restart(mask)
+
+    def _refused(self, control: Control) -> Tensor | None:
+        """Return which worlds the model refuses in the current frame, shape [worlds], bool."""
+        known, environment = [], self._frames.environment
+        if self.model.known_inputs is None:
+            return None
+        for rows, context, _ in self._history.groups():
+            refused = self.model.refused(context, control.rows(rows), environment)
+            if refused is None:
+                return None
+            known.append((rows, refused))
+        whole = torch.empty(sum(len(rows) for rows, _ in known), dtype=torch.bool, device=known[0][0].device)
+        for rows, refused in known:
+            whole[rows] = refused
+        return whole
 
     def _next_state(self, state: State) -> State:
         """Return the states at the end of the current frame, as the model predicts them without correction."""

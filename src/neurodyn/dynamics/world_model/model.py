@@ -348,6 +348,50 @@ class WorldModel(EnsembleDynamics):
         top, hidden = self.net.warm(inputs, hidden)
         return inputs, top, hidden
 
+    def one_frame(self, states: Tensor, inputs: Tensor, top: Tensor) -> MemberForecasts:
+        """Return the predictions of each next frame from measured states, shape [streams, worlds, T, size].
+
+        `inputs` and `top` come from `read`.
+        """
+        frames = inputs.shape[1:3]
+        wide, flat = inputs.flatten(1, 2), top.flatten(1, 2)
+        means = self.net.means(wide, flat).unflatten(1, frames).transpose(1, 2)
+        log_std = self.net.log_stds(flat.detach()).unflatten(1, frames).transpose(1, 2)
+        logits = self.net.event_logits(flat)
+        following = states + torch.addcmul(self.shift, means, self.scale)
+        by_frame = None if logits is None else logits.unflatten(1, frames).transpose(1, 2)
+        return MemberForecasts(following, log_std, by_frame)
+
+    @torch.no_grad()
+    def contradiction(self, past: Window, environment: Environment | None = None) -> Tensor:
+        """Return how much histories contradict forecasts over one frame, shape [worlds].
+
+        It is the mean squared error over all frames and columns, each in predicted standard deviations, which include
+        the members' disagreement.
+        """
+        states, controls = self._measured(past, environment)
+        inputs, top, _ = self.read(states[None, :, :-1], controls[None])
+        forecasts = self.one_frame(states[None, :, :-1], inputs, top)
+        noise = torch.exp(self.bound_log_std(forecasts.log_std, grows=False)) * self.scale
+        variance = noise.square().mean(0) + deviation(forecasts.states).square()
+        variance = variance * self.calibration_scales[0].square()
+        error = forecasts.states.mean(0) - states[:, 1:]
+        return (error.square() / variance)[..., self.varying].mean((1, 2))
+
+    def contradicted(self, past: State | Window, environment: Environment | None = None) -> Tensor | None:
+        """Return whether a history contradicts the model, shape [worlds], bool; None if it cannot say.
+
+        Only histories as long as the model's memory can be compared with held-out ones.
+        """
+        if isinstance(past, State) or not len(self.known_inputs.contradictions):
+            return None
+        earlier = past.torque.shape[1] - self.spec.context
+        if earlier < 0:
+            return None
+        channels = None if past.channels is None else past.channels[:, earlier:]
+        past = Window(past.q[:, earlier:], past.qd[:, earlier:], past.torque[:, earlier:], channels)
+        return self.known_inputs.contradicted(self.contradiction(past, environment))
+
     def std(self, log_std: Tensor) -> Tensor:
         """Return standard deviations in the units of the state from outputs of the heads; see `bound_log_std`."""
         return torch.exp(self.bound_log_std(log_std)) * self.scale
@@ -390,9 +434,13 @@ class WorldModel(EnsembleDynamics):
     def _history(self, context: State | Window, environment: Environment | None) -> Hidden:
         if isinstance(context, State) or not context.torque.shape[1]:
             return self.net.begin(context.q.shape[0], context.q)
-        states = self.observation.of_state(context)[:, :-1]
-        controls = self.conditioned_controls(self.observation.require_controls(context.torque), environment)
-        return self.read(states[None], controls[None])[2]
+        states, controls = self._measured(context, environment)
+        return self.read(states[None, :, :-1], controls[None])[2]
+
+    def _measured(self, past: Window, environment: Environment | None) -> tuple[Tensor, Tensor]:
+        """Return states as vectors, and controls with conditions, of a history."""
+        controls = self.conditioned_controls(self.observation.require_controls(past.torque), environment)
+        return self.observation.of_state(past), controls
 
 
 class WorldModelConfig(Config, frozen=True):

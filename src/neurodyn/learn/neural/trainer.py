@@ -335,11 +335,12 @@ class NeuralLearner(WindowLearner):
         return Validation.of_ranking(error.ranking, values, f"held-out roll-out error: {shown}")
 
     def finish(self, train_state: TrainState) -> None:
-        """Calibrate the best members on more held-out windows."""
+        """Calibrate the best members on more held-out windows, and keep what they have seen."""
+        best = NEURAL.load(self._run).to(self.device)
+        best.remember_inputs(self._data, self._model, self._settings.seed)
         if self._model.members > 1:
-            best = NEURAL.load(self._run).to(self.device)
             self._validation.calibrate(best)
-            NEURAL.save(self._run, best)
+        NEURAL.save(self._run, best)
 
     def verdicts(self, train_state: TrainState) -> list[Finding]:
         """Judge the amount of data, and the network in comparison with its base."""

@@ -21,6 +21,7 @@ from neurodyn.dynamics.batch import Trajectory, Window, present_state
 from neurodyn.dynamics.conditions import world_parameters
 from neurodyn.dynamics.ensemble import deviation
 from neurodyn.dynamics.guard import Fault, FaultHistory, report
+from neurodyn.dynamics.known_inputs import quantiles
 from neurodyn.dynamics.measures import PERSISTENCE
 from neurodyn.dynamics.rollout_errors import Ranking, RolloutErrors, beside_baselines
 from neurodyn.dynamics.rollouts import ControlSequence, RolloutBatch, context_of, follow, truth_of
@@ -80,7 +81,7 @@ class WorldModelLoss:
         if first:
             inputs, top, hidden = model.read(states[:, :, :first], batch.control[:, :, :first])
             if self.phase.teach:
-                forecasts = one_frame(model, states[:, :, :first], inputs, top)
+                forecasts = model.one_frame(states[:, :, :first], inputs, top)
                 loss = loss + self.phase.teach * self._of_frames(forecasts, batch, states, slice(1, first + 1), False)
         else:
             hidden = model.net.begin(states.shape[1], states)
@@ -132,20 +133,6 @@ class WorldModelLoss:
         # The mean over all frames of the forecast, as for whole windows; frames beyond the end count as zero.
         values = (values * windows.valid[:, :, first + 1 :]).mean((1, 2))
         return ends.weight * self.weights.event[-1] * values
-
-
-def one_frame(model: WorldModel, states: Tensor, inputs: Tensor, top: Tensor) -> MemberForecasts:
-    """Return the predictions of each next frame from states [streams, worlds, T, size].
-
-    `inputs` and `top` come from `WorldModel.read`.
-    """
-    frames = inputs.shape[1:3]
-    wide, flat = inputs.flatten(1, 2), top.flatten(1, 2)
-    means = model.net.means(wide, flat).unflatten(1, frames).transpose(1, 2)
-    log_std = model.net.log_stds(flat.detach()).unflatten(1, frames).transpose(1, 2)
-    logits = model.net.event_logits(flat)
-    following = states + torch.addcmul(model.shift, means, model.scale)
-    return MemberForecasts(following, log_std, None if logits is None else logits.unflatten(1, frames).transpose(1, 2))
 
 
 def negative_log_likelihood(error: Tensor, log_std: Tensor, beta: float, unit: Tensor | float = 1.0) -> Tensor:
@@ -266,8 +253,9 @@ class WorldModelLearner(WindowLearner):
         WORLD_MODEL.save(self._run, self._model)
 
     def finish(self, train_state: TrainState) -> None:
-        """Calibrate the best model on more held-out windows."""
+        """Calibrate the best model on more held-out windows, and keep what it has seen."""
         best = WORLD_MODEL.load(self._run).to(self.device)
+        best.remember_inputs(self._data, self._model, self._settings.seed)
         self._validation.calibrate(best, self._sampler.episodes)
         WORLD_MODEL.save(self._run, best)
 
@@ -337,6 +325,8 @@ class WorldValidation:
     def calibrate(self, model: WorldModel, drawn: Sequence[Sequence[np.ndarray]] = ()) -> None:
         """Fit the factors of the standard deviations, and the shift of the termination, to more windows.
 
+        How much their histories contradict the model becomes the measure for other histories.
+
         Few held-out episodes are few motions, by which the model was selected besides. Training episodes that some
         members have not drawn then count as much, forecast by these members.
 
@@ -345,11 +335,15 @@ class WorldValidation:
             drawn: Training episodes of each member, by store.
         """
         model.calibration_scales.fill_(1.0)
-        compared = self._compare(model, self._draw(_CALIBRATION, "calibration"))
+        windows = self._draw(_CALIBRATION, "calibration")
+        compared = self._compare(model, windows)
         parts = [(compared.columns, _deviation(compared))]
         if sum(len(episodes_of(store, Split.VALIDATION)) for store in self._data.stores) < _FEW_EPISODES:
             parts += self._unseen(model, drawn)
         calibrate(model, *(torch.cat(part) for part in zip(*parts, strict=True)))
+        past, around = context_of(windows), world_parameters(model.conditions, windows.parameters)
+        if isinstance(past, Window):
+            model.known_inputs.contradictions = quantiles(model.contradiction(past, around))
         if model.terminates:
             model.termination_shift = 0.0
             alarms = alarms_along(model, self._data.stores, Split.VALIDATION, self.context)

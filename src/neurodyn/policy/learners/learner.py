@@ -32,6 +32,7 @@ from neurodyn.core.verdict import Finding, of_returns
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.dynamics.base import LearnedDynamics
+from neurodyn.dynamics.known_inputs import KnownInputs
 from neurodyn.evaluate.run import training_logs
 from neurodyn.learn.budget import TrainState
 from neurodyn.learn.devices import current_ranks
@@ -60,7 +61,13 @@ from neurodyn.policy.trust.judging import (
     findings_of_training,
     shortcomings,
 )
-from neurodyn.policy.trust.support import FrameSample, LogDensity, PolicySupport, return_loss_share, share_out_of_range
+from neurodyn.policy.trust.support import (
+    FrameSample,
+    PolicySupport,
+    return_loss_share,
+    share_out_of_range,
+    share_outside,
+)
 from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.policy.worlds.randomisation import Randomisation, open_randomisation, seen_by_critic
 from neurodyn.robots.data import on_declared_ground, open_robot_data
@@ -137,6 +144,7 @@ class PolicyLearner(Learner):
         self._world = self.environment(
             task, training_dynamics.dynamics, self._starts, settings.worlds, seed=seed, penalty=self._penalty,
             penalty_offset=self._penalty_offset, failure=settings.failure, reward_scale=settings.reward_scale,
+            within_known=settings.within_known,
             draws=self._robots.draws, disturbed=self._robots.disturbed, noisy=True,
             history=settings.network.history, with_actions=settings.network.with_actions, frames=settings.frames,
             environment=None if levels is not None else self._robots.surroundings(task, settings.worlds, seed),
@@ -280,8 +288,12 @@ class PolicyLearner(Learner):
         return None
 
     @cached_property
-    def _density(self) -> LogDensity | None:
-        return None if self._log is None else LogDensity.of(self._training_dynamics.dynamics, self._log)
+    def _known_inputs(self) -> KnownInputs | None:
+        """What the model has seen, as it says or, in older files, as its log says."""
+        dynamics = self._training_dynamics.dynamics
+        if dynamics.known_inputs is not None and dynamics.known_inputs.fitted:
+            return dynamics.known_inputs
+        return None if self._log is None else KnownInputs.of(dynamics, Mixture.of(self._log))
 
     @cached_property
     def _usual_uncertainty(self) -> float | None:
@@ -305,8 +317,8 @@ class PolicyLearner(Learner):
             )
         if sample is not None and sample.inputs is not None:
             known = self._training_dynamics.dynamics.training_range
-            if self._density is not None:
-                outside = self._density.outside(sample.inputs)
+            if self._known_inputs is not None:
+                outside = share_outside(sample.inputs, self._known_inputs)
             elif known is not None:
                 outside = share_out_of_range(sample.state, known)
         if self._penalty and self._training_dynamics.dynamics.measured and self._usual_uncertainty:

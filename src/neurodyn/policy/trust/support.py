@@ -6,18 +6,18 @@ A policy that trains in a network finds rewards that exist only there. Three fig
 - Its return in a *judge*: the last of three or more members, which is left out of training, or, if a network corrects a
   whole base model, the base alone. Both are evaluated from the same starts.
 - The share of its frames *outside* of the log: network inputs farther from the nearest training frame of the log than
-  95 % of the held-out frames are. Without the log, the share of frames with a velocity beyond the range of its training
-  data, which the model stores.
+  95 % of the held-out frames are. If neither model nor log tells, the share of frames with a velocity beyond the range
+  of the training data.
 - The members' *disagreement* along its episodes, relative to that on held-out frames.
 
 A return is not supported if the judge's return is lower by a fifth, or if there is no judge and a tenth of the frames
-lies outside. With a judge, frames outside prove nothing: on the contacts of a compiled base a policy leaves the data of
-random torques at once, and still returns what it imagines (docs/benchmarks.md, ant run).
+lies outside. The model keeps the training frames to compare with (`dynamics.known_inputs`); older files do not, and
+their log has to be there. With a judge, frames outside prove nothing: on the contacts of a compiled base a policy
+leaves the data of random torques at once, and still returns what it imagines (docs/benchmarks.md, ant run).
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,13 +25,9 @@ from torch import Tensor
 
 from neurodyn.core.config import Record
 from neurodyn.core.verdict import Finding
-from neurodyn.data.header import Split
-from neurodyn.data.mixture import Mixture
-from neurodyn.data.store import Store
 from neurodyn.data.training_range import Ranges, TrainingRange
-from neurodyn.data.windows import WindowSampler
-from neurodyn.dynamics.batch import Control, RecordedEnvironments, State
-from neurodyn.dynamics.interface import Dynamics
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.known_inputs import KnownInputs
 from neurodyn.policy.worlds.environment import PolicyEnvironment
 
 LOST = 0.2
@@ -46,10 +42,10 @@ network it lost 10 % of the return after 30 updates and 51 % after 50. Policies 
 imagine in a world model have 1 to 3 % outside and lose at most .3 % with a member.
 """
 
-_HELD_OUT = 0.95
+HELD_OUT = 0.95
 """Share of the held-out frames that count as inside."""
-_KNOWN, _TRIED, _PLAYED = 8192, 2048, 4096
-"""Numbers of training frames to compare with, held-out frames that set the distance, and frames of an evaluation."""
+_PLAYED = 4096
+"""Number of frames of an evaluation."""
 _SURE = 2.0
 """Standard errors by which the judge's return must be lower."""
 _TINY = 1e-9
@@ -141,30 +137,9 @@ def return_loss_share(imagined: Tensor, judged: Tensor, first: float) -> float:
     return mean / max(abs(imagined_mean), abs(judged_mean), abs(imagined_mean - first), _TINY)
 
 
-@dataclass(frozen=True)
-class LogDensity:
-    """Network inputs of a log's frames, and the distance of held-out ones to them.
-
-    Attributes:
-        known: Inputs of training frames, shape [frames, inputs].
-        radius: Distance to the nearest training frame that 95 % of the held-out frames stay within.
-    """
-
-    known: Tensor
-    radius: float
-
-    @classmethod
-    def of(cls, dynamics: Dynamics, log: Store | Mixture, seed: int = 0) -> "LogDensity | None":
-        """Draw frames of a log; None if the dynamics read no frames, or no frames are held out."""
-        known = _draw_inputs(dynamics, log, Split.TRAIN, _KNOWN, seed)
-        tried = None if known is None else _draw_inputs(dynamics, log, Split.VALIDATION, _TRIED, seed + 1)
-        if known is None or tried is None:
-            return None
-        return cls(known, float(_nearest(tried, known).quantile(_HELD_OUT)))
-
-    def outside(self, inputs: Tensor) -> float:
-        """Return the share of frames outside, from their inputs, shape [frames, inputs]."""
-        return float((_nearest(inputs, self.known) > self.radius).double().mean())
+def share_outside(inputs: Tensor, known: KnownInputs) -> float:
+    """Return the share of frames outside of the log, from their network inputs, shape [frames, inputs]."""
+    return float(known.outside(inputs, HELD_OUT).double().mean())
 
 
 def share_out_of_range(state: State, known: TrainingRange) -> float:
@@ -213,29 +188,3 @@ def _beyond(values: Tensor, ranges: Ranges) -> Tensor:
     """Return whether any column is beyond its range or not finite, shape [rows]."""
     low, high = torch.tensor(ranges, dtype=values.dtype, device=values.device).unbind(-1)
     return ~((values >= low) & (values <= high)).all(-1)
-
-
-def _draw_inputs(dynamics: Dynamics, log: Store | Mixture, split: Split, count: int, seed: int) -> Tensor | None:
-    mixture, parts = Mixture.of(log), []
-    names, targets = [one.name for one in dynamics.conditions], dynamics.spec.control_kind != "torque"
-    for store, share in zip(mixture.stores, mixture.shares, strict=True):
-        number = round(share * count)
-        if not number or not (store.table["split"] == split).any():
-            continue
-        batch = WindowSampler(store, 1, split=split, batch=number, seed=seed, device=dynamics.device).draw()
-        channels = None if batch.channels is None else batch.channels[:, 0]
-        environment = None
-        if not dynamics.measured:
-            environment = RecordedEnvironments(store, dynamics.device, names).of(batch)
-        control = Control(target=batch.control[:, 0]) if targets else Control(torque=batch.control[:, 0])
-        inputs = dynamics.network_inputs(State(batch.q[:, 0], batch.qd[:, 0], channels), control, environment)
-        if inputs is None:
-            return None
-        parts.append(inputs)
-    return torch.cat(parts) if parts else None
-
-
-def _nearest(inputs: Tensor, known: Tensor) -> Tensor:
-    """Return the distance of rows to the nearest known row, shape [rows]; infinite for rows that are not finite."""
-    parts = [torch.cdist(part, known).amin(1) for part in inputs.split(1024)]
-    return torch.cat(parts).nan_to_num(math.inf)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vectorised rsl_rl environment over any dynamics, simulated or learned.
 
-A world is reset when the task or the model reports a failure, its state is implausible, or its time is up. In a learned
-model, `penalty` times the epistemic uncertainty is subtracted from the reward (MOPO, arXiv 2005.13239; RWM-U, arXiv
-2504.16680), which keeps policies where the model has data.
+A world is reset when the task or the model reports a failure, its state is implausible, or its time is up; with
+`within_known` also when it leaves what the networks have seen (MOReL, arXiv 2005.05951). In a learned model, `penalty`
+times the epistemic uncertainty is subtracted from the reward (MOPO, arXiv 2005.13239; RWM-U, arXiv 2504.16680), which
+keeps policies where the model has data.
 """
 
 from collections.abc import Sequence
@@ -149,6 +150,7 @@ class PolicyEnvironment(VecEnv):
         penalty: float = 0.0,
         penalty_offset: float = 0.0,
         failure: float = 0.0,
+        within_known: bool = False,
         reward_scale: float = 1.0,
         environment: Environment | None = None,
         ground_levels: GroundLevels | None = None,
@@ -176,6 +178,7 @@ class PolicyEnvironment(VecEnv):
             penalty_offset: Uncertainty without penalty; lower uncertainty earns reward. If every frame cost something,
                 failing early would pay.
             failure: Added to the learner's reward when an episode fails, except by `step_tracked`.
+            within_known: Whether episodes fail that leave what the networks have seen (`Dynamics.outside`).
             reward_scale: Factor on the reward that the learner receives.
             environment: Ground and obstacles, above which heights are measured; None for the robot's default ground.
             ground_levels: Terrain that grows as worlds master it, in place of `environment`.
@@ -192,9 +195,16 @@ class PolicyEnvironment(VecEnv):
                 dynamics.
 
         Raises:
-            InputError: Task and dynamics are incompatible, or the penalty is negative or not applicable.
+            InputError: Task and dynamics are incompatible, the penalty is negative or not applicable, or nobody knows
+                what the networks have seen.
         """
         require_fit(task, dynamics, penalty)
+        self._within_known = within_known
+        if within_known and (dynamics.known_inputs is None or not dynamics.known_inputs.fitted):
+            raise InputError(
+                f"within_known is set, but these {dynamics.kind} dynamics of {dynamics.spec.robot!r} do not know what "
+                "they have seen; valid here: false; world models and neural models trained by this version do"
+            )
         if worlds < 1:
             raise InputError(f"worlds is {worlds}; valid: at least 1")
         self.task, self.dynamics = task, dynamics
@@ -459,11 +469,13 @@ class PolicyEnvironment(VecEnv):
         self._world_reset.prepare()
         before = self._pushed() if self.disturbances.pushes else self._worlds_state
         sent = None if self._disturbed is None else self._disturb(actions)
+        outside = self._outside(before, actions if sent is None else sent)
         then, step = self._frames.advance(before, actions, self._generator, tracked=True, sent=sent)
         program = self._program
         view = None if program is None else program(then.now, before.memory, then.memory, actions)
         fallen, parts = (None, None) if view is None else (view.failed, view.parts)
         end = ending(self.task, self._frames.bounds, step, then.now, before.memory, fallen=fallen)
+        end = end if outside is None else replace(end, failed=end.failed | outside)
         _, done, over = self._adopt_end(then, step, end, view)
         due = then.now, before.memory, actions, self._uncertain(step, end) if self._penalised else None
         if not over:
@@ -505,6 +517,10 @@ class PolicyEnvironment(VecEnv):
                 begin = frame
         return (penalised if self._scale == 1.0 else self._scale * penalised).unflatten(0, shape)
 
+    def _outside(self, before: WorldsState, actions: Tensor) -> Tensor | None:
+        """Return which worlds leave what the networks have seen, shape [worlds], bool; None if that is no failure."""
+        return self._frames.outside(before, actions) if self._within_known else None
+
     def cut(self) -> None:
         """Detach the current states and sums from the gradients of all frames so far."""
         self._begin_frame(detach(self._worlds), detach(self._sums), self._world_reset.last_row)
@@ -544,6 +560,7 @@ class PolicyEnvironment(VecEnv):
         before = self._pushed() if self.disturbances.pushes else self._worlds_state
         actions = actions.clamp(-task.limit, task.limit)
         sent = None if self._disturbed is None else self._disturb(actions)
+        outside = self._outside(before, actions if sent is None else sent)
         after, step = frames.advance(before, actions, self._generator, sent=sent)
         program = self._program
         view = None if program is None else program(after.now, before.memory, after.memory, actions)
@@ -551,6 +568,7 @@ class PolicyEnvironment(VecEnv):
             end = judge(task, frames.bounds, step, after.now, before.memory, actions)
         else:
             end = judge_view(task, frames.bounds, step, after.now, before.memory, program.names, view)
+        end = end if outside is None else replace(end, failed=end.failed | outside)
         timed_out, done, over = self._adopt_end(after, step, end, view)
         penalised = self._less_penalty(end.reward, self._uncertain(step, end)) if self._penalised else end.reward
         # the state before resets
