@@ -10,9 +10,11 @@ A row is measured once and kept in --keep; docs/real-robots.md has the table, wi
 
     python benchmarks/world_board.py --data LOGS --keep world-board --page docs/real-robots.md
 
-With --hidden whole kinds of motion are hidden from the training (`HIDDEN`), to see whether they are refused:
+With --hidden whole kinds of motion are hidden from the training (`HIDDEN`), to see whether they are refused; with
+--untold the networks do not get the quantities of a run, such as the servo's gain, as inputs:
 
     python benchmarks/world_board.py --data LOGS --keep world-hidden --hidden --only xl330 so101
+    python benchmarks/world_board.py --data LOGS --keep world-untold --hidden --untold --only xl330
 """
 
 import shutil
@@ -21,7 +23,6 @@ from pathlib import Path
 
 import msgspec
 import torch
-from torch import Tensor
 
 from _board_page import cell, read_table, what
 from _common import board_parser, commit, kept_rows, require, single_thread, write_result
@@ -34,6 +35,7 @@ from neurodyn.dynamics.rollout_errors import RolloutErrors
 from neurodyn.dynamics.rollouts import recorded_environments, roll_along, truth_of
 from neurodyn.dynamics.world_model.base_path import with_base_path
 from neurodyn.dynamics.world_model.model import WORLD_MODEL
+from neurodyn.evaluate.refusals import refused_starts
 from neurodyn.learn.requests import TrainRequest
 from neurodyn.learn.run_folder import TrainingJob
 from neurodyn.learn.training import plan_world_model_training
@@ -62,14 +64,15 @@ def main() -> None:
     parser = board_parser(__doc__, NAMES, SHARED, Path("world-board"))
     parser.add_argument("--minutes", type=float, default=1.5, help="CPU time of a training")
     parser.add_argument("--hidden", action="store_true", help="hide kinds of motion from the training")
+    parser.add_argument("--untold", action="store_true", help="networks get no quantities of a run")
     asked = parser.parse_args()
     single_thread()
     require(not asked.hidden or {*asked.only} <= {*HIDDEN}, f"hidden motions are of {', '.join(HIDDEN)}")
-    require(not asked.hidden or asked.page is None, "the page has no hidden motions")
+    require(asked.page is None or not (asked.hidden or asked.untold), "the page has no hidden motions and gains")
     known = {name: replace(ROWS[name], parts=HIDDEN[name]) if asked.hidden else ROWS[name] for name in asked.only}
 
     def measure(name: str) -> dict:
-        return measured(name, known[name], asked.data, asked.keep / name, asked.minutes)
+        return measured(name, known[name], asked.data, asked.keep / name, asked.minutes, told=not asked.untold)
 
     rows = kept_rows(asked, "world.json", measure)
     if asked.page is not None:
@@ -80,23 +83,27 @@ def main() -> None:
         for group, errors in row["at"]["world model"].items()
         for k, seconds in enumerate(row["seconds"])
     }
+    for name, row in rows.items():
+        for split, found in row["refusals"].items():
+            print(f"{name:8} {split:10} " + ", ".join(f"{key} {value:.3g}" for key, value in found.items()))
+            figures |= {f"{name} {split} {key}": value for key, value in found.items()}
     write_result(asked.json, "world-board", figures, {})
 
 
-def measured(name: str, row: Row, data: Path, keep: Path, minutes: float) -> dict:
+def measured(name: str, row: Row, data: Path, keep: Path, minutes: float, *, told: bool = True) -> dict:
     """Train a world model on a row's log if none is kept, and measure it on the test runs."""
     folder, run = ROBOTS / name, keep / "world-model"
     keep.mkdir(parents=True, exist_ok=True)
     log, file = prepared(row, data, keep / f"{name}.npz"), keep / f"{name}.h5"
     if not file.is_file():
-        told = command("import", str(log), "--reader", str(folder / "map.yaml"), "--out", str(file), fresh=file)
-        require(file.is_file(), told)
+        said = command("import", str(log), "--reader", str(folder / "map.yaml"), "--out", str(file), fresh=file)
+        require(file.is_file(), said)
     robot, whole = load_robot(folder), Store.open(file)
     frames = [max(1, round(s / robot.dt)) for s in row.seconds]
     longest = int(whole.lengths[whole.episodes(Split.TEST)].max())
     past = min(row.past, longest - frames[-1])
     if not (run / "model").is_dir():
-        train(name, file, run, past, frames[-1], minutes)
+        train(name, file, run, past, frames[-1], minutes, told=told)
     model, store = WORLD_MODEL.load(run), open_measured_data(robot, file)
     windows = select_windows(whole, Split.TEST, past + frames[-1], most=STARTS, moving=row.moving).after(past)
     seen = windows_of(store, windows, past, frames[-1])
@@ -111,13 +118,12 @@ def measured(name: str, row: Row, data: Path, keep: Path, minutes: float) -> dic
         "at": {one: errors_.by_group(frames) for one, errors_ in errors.items()},
         "finite": errors["world model"].finite_fraction,
         "coverage": [coverage(model, path, truth, frame) for frame in frames],
-        "refused": refused(model, store, past),
-        "worse": worse_where_refused(model, store, errors["world model"], seen, past),
+        "refusals": {split.name.lower(): refused(model, store, split, past, frames[-1]) for split in Split},
     }  # fmt: skip
 
 
-def train(name: str, file: Path, run: Path, past: int, horizon: int, minutes: float) -> None:
-    """Train a world model with a memory of `past` frames, on quantities that differ by run as inputs."""
+def train(name: str, file: Path, run: Path, past: int, horizon: int, minutes: float, *, told: bool = True) -> None:
+    """Train a world model with a memory of `past` frames; if `told`, quantities that differ by run are inputs."""
     shutil.rmtree(run, ignore_errors=True)
     robot = load_robot(ROBOTS / name)
     small = load_world_settings(robot, "small")
@@ -125,7 +131,7 @@ def train(name: str, file: Path, run: Path, past: int, horizon: int, minutes: fl
     settings = msgspec.structs.replace(
         small, phases=phases, context=past, validation_frames=horizon, clock="cpu", minutes=minutes, constant="hold"
     )
-    differing = ("*",) if Store.open(file, memory=0).header.parameters else ()
+    differing = ("*",) if told and Store.open(file, memory=0).header.parameters else ()
     request = TrainRequest(robot, str(file), run, kind="world-model", size=settings, conditions=differing)
     settings, mixture = plan_world_model_training(robot, request)
     train_world_model(TrainingJob(robot, str(ROBOTS / name), str(file), mixture, run, settings))
@@ -159,38 +165,22 @@ def coverage(model: WorldModel, path: Trajectory, truth: Trajectory, frame: int)
     return float((error.abs() <= band)[:, :counted].double().mean())
 
 
-def refused(model: WorldModel, store: Store, past: int) -> dict[str, float]:
-    """Return the share of frames that the model refuses, by split."""
-    limit, shares = threshold(model, store, past), {}
-    for split in Split:
-        windows = select_windows(store, split, past + 1, most=2000).after(past)
-        shares[split.name.lower()] = float((disagreement(model, store, windows) > limit).double().mean())
-    return shares
+def refused(model: WorldModel, store: Store, split: Split, past: int, frames: int) -> dict[str, float]:
+    """Return the shares of starts of a split that the model refuses, and the mean errors of these and the others.
 
-
-def worse_where_refused(
-    model: WorldModel, store: Store, errors: RolloutErrors, windows: Windows, past: int
-) -> float | None:
-    """Return the mean error of refused starts over that of the others, at the last horizon; None of too few."""
-    beyond = disagreement(model, store, windows) > threshold(model, store, past)
-    if min(int(beyond.sum()), int((~beyond).sum())) < LEAST:
-        return None
-    last = errors.errors[:, -1].mean(-1)
-    return float(last[beyond].mean() / last[~beyond].mean())
-
-
-def threshold(model: WorldModel, store: Store, past: int) -> Tensor:
-    """Return the disagreement above which a frame is refused: that on 99 % of the validation runs' frames."""
-    windows = select_windows(store, Split.VALIDATION, past + 1, most=2000).after(past)
-    return disagreement(model, store, windows).quantile(0.99)
-
-
-@torch.no_grad()
-def disagreement(model: WorldModel, store: Store, windows: Windows) -> Tensor:
-    """Return the members' standard deviation over the next frame, in those of the training data, shape [starts]."""
-    epistemic = forecast(model, store, windows).epistemic
-    assert epistemic is not None
-    return (epistemic[:, 0] / model.state_scale)[:, model.varying].mean(-1)
+    Errors are those of all columns after `frames` frames, in standard deviations of the training data.
+    """
+    windows = select_windows(store, split, past + frames, most=1000).after(past)
+    who = refused_starts(model, store, windows)
+    assert who is not None
+    assert who.contradicted is not None
+    error = RolloutErrors(model.spec, forecast(model, store, windows), truth_of(windows)).columns[:, -1]
+    scaled = (error / model.state_scale)[:, model.varying].abs().mean(-1)
+    found = {
+        "refused": who.any, "outside": who.outside, "contradicted": who.contradicted,
+        "error where refused": scaled[who.any], "error elsewhere": scaled[~who.any],
+    }  # fmt: skip
+    return {key: float(values.double().mean()) for key, values in found.items() if len(values) >= LEAST}
 
 
 def write_page(page: Path, rows: dict[str, dict]) -> None:
@@ -216,10 +206,12 @@ def table(rows: dict[str, dict], board: dict[str, dict]) -> str:
                 adapt = board[name]["models"]["adapt"]["at"][group][k]
                 values = [*others, adapt, mine[k]]
                 best = min(value for value in values if value is not None)
-                shares = ", ".join(f"{row['refused'][s]:.0%}" for s in ("train", "validation", "test"))
+                shares = ", ".join(f"{row['refusals'][s]['refused']:.0%}" for s in ("train", "validation", "test"))
                 cells = [f"{ROWS[name].title}" if first else "", f"{seconds:g} s, {what(group)}"]
                 cells += [cell(value, best) for value in values]
-                worse = "" if row["worse"] is None else f"{row['worse']:.2g} times"
+                test = row["refusals"]["test"]
+                known = "error where refused" in test and "error elsewhere" in test
+                worse = f"{test['error where refused'] / test['error elsewhere']:.2g} times" if known else ""
                 cells += [f"{row['coverage'][k]:.0%}", *((shares, worse) if first else ("", ""))]
                 lines.append(f"| {' | '.join(cells)} |")
                 first = False

@@ -337,7 +337,8 @@ class NeuralLearner(WindowLearner):
     def finish(self, train_state: TrainState) -> None:
         """Calibrate the best members on more held-out windows, and keep what they have seen."""
         best = NEURAL.load(self._run).to(self.device)
-        best.remember_inputs(self._data, self._model, self._settings.seed)
+        if train_state.best_step or not best.known_inputs.fitted:  # a base that was kept has learned nothing
+            best.remember_inputs(self._data, self._model, self._settings.seed)
         if self._model.members > 1:
             self._validation.calibrate(best)
         NEURAL.save(self._run, best)

@@ -255,7 +255,8 @@ class WorldModelLearner(WindowLearner):
     def finish(self, train_state: TrainState) -> None:
         """Calibrate the best model on more held-out windows, and keep what it has seen."""
         best = WORLD_MODEL.load(self._run).to(self.device)
-        best.remember_inputs(self._data, self._model, self._settings.seed)
+        if train_state.best_step or not best.known_inputs.fitted:  # a base that was kept has learned nothing
+            best.remember_inputs(self._data, self._model, self._settings.seed)
         self._validation.calibrate(best, self._sampler.episodes)
         WORLD_MODEL.save(self._run, best)
 
