@@ -23,6 +23,7 @@ from pathlib import Path
 
 import msgspec
 import torch
+from torch import Tensor
 
 from _board_page import cell, read_table, what
 from _common import board_parser, commit, kept_rows, require, single_thread, write_result
@@ -168,8 +169,11 @@ def coverage(model: WorldModel, path: Trajectory, truth: Trajectory, frame: int)
 def refused(model: WorldModel, store: Store, split: Split, past: int, frames: int) -> dict[str, float]:
     """Return the shares of starts of a split that the model refuses, and the mean errors of these and the others.
 
-    Errors are those of all columns after `frames` frames, in standard deviations of the training data.
+    Errors are those of all columns after `frames` frames, in standard deviations of the training data. The members'
+    disagreement alone would refuse what is above that on 98 % of the validation runs.
     """
+    known = select_windows(store, Split.VALIDATION, past + 1, most=1000).after(past)
+    usual = disagreement(model, store, known).quantile(0.98)
     windows = select_windows(store, split, past + frames, most=1000).after(past)
     who = refused_starts(model, store, windows)
     assert who is not None
@@ -178,9 +182,18 @@ def refused(model: WorldModel, store: Store, split: Split, past: int, frames: in
     scaled = (error / model.state_scale)[:, model.varying].abs().mean(-1)
     found = {
         "refused": who.any, "outside": who.outside, "contradicted": who.contradicted,
+        "by disagreement alone": disagreement(model, store, windows) > usual,
         "error where refused": scaled[who.any], "error elsewhere": scaled[~who.any],
     }  # fmt: skip
     return {key: float(values.double().mean()) for key, values in found.items() if len(values) >= LEAST}
+
+
+@torch.no_grad()
+def disagreement(model: WorldModel, store: Store, windows: Windows) -> Tensor:
+    """Return the members' standard deviation over the next frame, in those of the training data, shape [starts]."""
+    epistemic = forecast(model, store, windows.until(1)).epistemic
+    assert epistemic is not None
+    return (epistemic[:, 0] / model.state_scale)[:, model.varying].mean(-1)
 
 
 def write_page(page: Path, rows: dict[str, dict]) -> None:
