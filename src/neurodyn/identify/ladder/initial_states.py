@@ -24,6 +24,8 @@ from neurodyn.identify.unknowns.search_space import FixedSpace
 
 _ITERATIONS, _NEAR = 8, 3
 """Iterations of a fit of initial states, and of one from measured velocities, which begin near its end."""
+_SETTLED = 1e-4
+"""Relative decrease of the cost below which such a fit, which is nearly linear, has ended."""
 _DENSE, _OFF = 5.0, 0.02
 """Rows of a log in a frame from which on interpolation errs little, and the relative distance from a whole number of
 rows up to which frames count as on them."""
@@ -106,12 +108,12 @@ def estimate_starts(
         dynamics,
         past,
         noise,
-        ResidualOptions(velocities=filtered, huber=5.0),
+        ResidualOptions(velocities=filtered, huber=5.0, one_sided=True),
         environments=environments,
         space=FixedSpace(dynamics.physical().detach()),
     )
     first = residuals.start(residuals.space.nominal[None])
-    solution = levenberg_marquardt(residuals, first, _NEAR if filtered else _ITERATIONS)
+    solution = levenberg_marquardt(residuals, first, _NEAR if filtered else _ITERATIONS, tolerance=_SETTLED)
     path = residuals.path(solution.point)
     q, qd = future.q.clone(), future.qd.clone()
     q[:, 0], qd[:, 0] = path.q[:, -1], path.qd[:, -1]

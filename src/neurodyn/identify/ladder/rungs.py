@@ -291,17 +291,19 @@ class Ladder:
         """
         if self.noise is None:
             return self
-        held = self.held_out(dynamics)
-        some = torch.arange(0, held.windows.count, -(-held.windows.count // _STARTS))
-        few, usual = held.windows.rows(some), held.errors.judged[held.errors.finite]
+        windows, frames = self._validation(dynamics)
+        few = windows.rows(torch.arange(0, windows.count, -(-windows.count // _STARTS)))
+        most = self.settings.context
+        errors = {most: replace(self, context=most)._errors(dynamics, few)}
+        usual = errors[most].judged[errors[most].finite]
         scale = usual.abs().mean((0, 1)).clamp_min(1e-9)
 
         def error(context: int) -> float:
-            errors = replace(self, context=context)._errors(dynamics, few)
-            if not bool(errors.finite.any()):
+            own = errors[context] if context in errors else replace(self, context=context)._errors(dynamics, few)
+            if not bool(own.finite.any()):
                 return math.inf
-            sizes = errors.judged[errors.finite][:, [frame - 1 for frame in held.frames]].abs()
-            return float((sizes / scale).mean()) / float(errors.finite.double().mean())
+            sizes = own.judged[own.finite][:, [frame - 1 for frame in frames]].abs()
+            return float((sizes / scale).mean()) / float(own.finite.double().mean())
 
         tried = [context for context in _CONTEXTS if context < self.settings.context]
         return replace(self, context=min([self.settings.context, *tried], key=error))
@@ -321,11 +323,15 @@ class Ladder:
 
     def held_out(self, dynamics: HybridDynamics, *contexts: int) -> HeldOutErrors:
         """Return the errors of a model along validation windows, after the frames that it and others need."""
+        windows, frames = self._validation(dynamics, *contexts)
+        return HeldOutErrors(windows, frames, self._errors(dynamics, windows))
+
+    def _validation(self, dynamics: HybridDynamics, *contexts: int) -> tuple[Windows, list[int]]:
+        """Return validation windows after the frames that a model and others need, and the horizons [frames]."""
         store, seconds = self.store, self.settings.seconds
         wished = max([0 if self.noise is None else self.settings.context, self._past_of(dynamics), *contexts])
         past = reaching_past(store, self.past, wished, seconds)
-        windows, frames = held_out_windows(store, Split.VALIDATION, past, seconds, self.settings.rollouts_each)
-        return HeldOutErrors(windows, frames, self._errors(dynamics, windows))
+        return held_out_windows(store, Split.VALIDATION, past, seconds, self.settings.rollouts_each)
 
     def _judged_on_more(
         self, judgement: Judgement, below: HybridDynamics, above: HybridDynamics, past: int, seconds: Sequence[float]

@@ -340,7 +340,7 @@ def _with_all_different(
     another, and what differs may be the bodies of links, which the fit need not have free.
     """
     bodies = [one for one in candidates_for(fitting.model, fitting.settings) if STRUCTURES[one.kind] is OTHER_BODIES]
-    before = held_out_of(fitting)
+    before, context = held_out_of(fitting)
     best, least = (fitting, searched, ()), 1.0
     for more in ((), *((one,) for one in bodies if fitting.settings.structures)):
         model = fitting.model
@@ -353,7 +353,7 @@ def _with_all_different(
         trial.groups = groups
         trial.vary(trial.space.names, _ALIKE)
         further = trial.run()
-        judgement = before.judge(held_out_of(trial))
+        judgement = before.judge(held_out_of(trial, context=context)[0])
         if judgement.kept and judgement.share is not None and judgement.share < least:
             best, least = (trial, further, more), judgement.share
     return best

@@ -17,15 +17,25 @@ from neurodyn.identify.stages.growing_windows import Fitting
 from neurodyn.identify.unknowns.search_space import PAYLOAD
 
 
-def held_out_of(fitting: Fitting, past: int = 0) -> HeldOutErrors:
-    """Return the errors of a fit, with the values of its logs, along held-out windows after at least `past` frames."""
+def held_out_of(fitting: Fitting, past: int = 0, context: int | None = None) -> tuple[HeldOutErrors, int | None]:
+    """Return the errors of a fit, with the values of its logs, along held-out windows.
+
+    Args:
+        fitting: The fit.
+        past: Least frames before the windows.
+        context: Frames to which initial states are fitted; None for those from which the fit errs least.
+
+    Returns:
+        The errors, and these frames; None for states as logged.
+    """
     residuals = fitting.residuals(fitting.windows(Split.TRAIN, fitting.stages[-1]))
     own = own_quantities(residuals, fitting.begin(residuals), "group" if fitting.groups else "run")
     store = fitting.store if own is None else with_groups(fitting.store, own)
     noise = fitting.noise if start_of(store, fitting.settings.start) == "past" else None
     dynamics = fitting.current()
-    ladder = Ladder(store, max(past, fitting.past), fitting.settings, noise)
-    return ladder.with_best_context(dynamics).held_out(dynamics)
+    ladder = Ladder(store, max(past, fitting.past), fitting.settings, noise, context=context)
+    ladder = ladder if context is not None else ladder.with_best_context(dynamics)
+    return ladder.held_out(dynamics), ladder.context
 
 
 def has_effect(fitting: Fitting, names: Sequence[str], stage: FitStage) -> bool:

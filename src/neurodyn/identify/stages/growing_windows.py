@@ -323,10 +323,15 @@ class Fitting:
         """Windows of the screening."""
         return self.windows(Split.TRAIN, msgspec.structs.replace(self.settings.stages[0], windows=self.settings.screen))
 
+    def stage_cost(self, stage: FitStage, x: Tensor | None = None) -> float:
+        """Return the cost of a stage's windows at the coordinates of the search, or others."""
+        residuals = self.residuals(self.windows(Split.TRAIN, stage))
+        return float(residuals.cost(self.start(residuals, x)))
+
     def screened_cost(self) -> float:
         """Return the cost of each window of the screening at the coordinates of the search."""
-        residuals = self.residuals(self._few)
-        return float(residuals.cost(self.start(residuals))) / residuals.windows.count
+        few = msgspec.structs.replace(self.settings.stages[0], windows=self.settings.screen)
+        return self.stage_cost(few) / self._few.count
 
     def scan(self) -> "Fitting":
         """Return a fit that begins with other gains where declared ones are placeholders (`gain_scan`).

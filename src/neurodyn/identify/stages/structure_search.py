@@ -75,6 +75,11 @@ _IN_JOINTS = (LOADED_FRICTION, PARALLEL_SPRING)
 """Screened structures that are tried where errors of a joint last, too."""
 _PATIENT = 25
 """Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
+_ENOUGH = 120
+"""Windows that tell structures apart: of long logs, a part of a stage's has as many."""
+_HOPELESS, _HOPELESS_SPRING = 1.0, 0.9
+"""Ratio of the cost of a part of the windows to that of the fit without a structure, after a fit to that part, from
+which on it is not fitted to all; of structures that no screening asked for, which have to save more."""
 
 
 def by_error(joints: Sequence[str], errors: RolloutErrors) -> list[str]:
@@ -106,6 +111,7 @@ class StructureSearch:
     _asked: list[str] | None = None
     _loads: list[Screened] = field(default_factory=list)
     _errors_of_kept: dict[int, HeldOutErrors] = field(default_factory=dict)
+    _context: int | None = None
     _trials: dict[str, "_Trial"] = field(default_factory=dict)
 
     def run(self, costs: Mapping[str, float]) -> "StructureSearch":
@@ -170,7 +176,7 @@ class StructureSearch:
 
     def _forget(self) -> None:
         """Forget what is known of the fit before this one."""
-        self._asked = None
+        self._asked = self._context = None
         self._errors_of_kept, self._trials = {}, {}
 
     def _round(self, *, last: bool = False, nearer: bool = False) -> bool:
@@ -315,7 +321,8 @@ class StructureSearch:
         trial, costs = fit_with(self.fitting, screened, self._stages, self._begin)
         # Springs settle for longer, and both are judged on the same windows.
         past = max(self.fitting.past, trial.past)
-        before, errors = self._errors(past), held_out_of(trial, past)
+        before = self._errors(past)
+        errors, _ = held_out_of(trial, past, self._context)
         judgement = before.judge(errors)
         # Values that stood in for a structure say so where errors leave it open, and where its effect is uncertain.
         fewer = len(_implausible(self.fitting)) - len(_implausible(trial))
@@ -379,7 +386,7 @@ class StructureSearch:
         """Return the fit's errors of held-out roll-outs, with some frames of `past` before them."""
         past = max(past, self.fitting.past)
         if past not in self._errors_of_kept:
-            self._errors_of_kept[past] = held_out_of(self.fitting, past)
+            self._errors_of_kept[past], self._context = held_out_of(self.fitting, past, self._context)
         return self._errors_of_kept[past]
 
 
@@ -515,11 +522,17 @@ def fit_with(
         few = trial.residuals(trial.windows(Split.TRAIN, with_few_windows(stages[0])))
         begun = begun[few.cost(trial.start(few, begun[0]).at(begun)).argmin()][None]
     stages = stages if of_drives else stages[:1]  # bodies show in short windows, whose fits are better conditioned
+    least = _HOPELESS if STRUCTURES[candidate.kind].screened else _HOPELESS_SPRING
     for stage in stages:
         trial.x, trial.local = begun[0].clone(), dict(fitting.local)
+        patient = _patient(stage, space) if of_drives and stage == fitting.stages[-1] else stage
         if few := trial.fewer(stage):
-            trial.refine(few)
-        trial.refine(_patient(stage, space) if of_drives and stage == fitting.stages[-1] else stage)
+            enough = trial.windows(Split.TRAIN, few).count >= _ENOUGH
+            trial.refine(msgspec.structs.replace(few, iterations=patient.iterations) if enough else few)
+            if enough or trial.stage_cost(few) >= least * fitting.stage_cost(few, begin):
+                ends.append((trial.held_out_cost(), trial.x, trial.local))
+                continue
+        trial.refine(patient)
         ends.append((trial.held_out_cost(), trial.x, trial.local))
     costs = {stage: cost for stage, (cost, _, _) in zip(stages, ends, strict=True)}
     _, trial.x, trial.local = ends[list(costs).index(kept_stage(costs))]
