@@ -44,9 +44,9 @@ _FORECAST, _FINE_SECONDS = 32, 1.0
 """Frames of the windows of linearised errors, and length of those of the roll-outs after these [s]."""
 _LINEARISED, _WINDOWS, _HELD_OUT = 8000, 1000, 300
 """Most frames that are linearised, most windows among them, and most validation windows."""
-_STEPS, _FINISHING = 2, 5
+_STEPS, _FINISHING = 2, 2
 """Steps on linearised errors for each of `network_steps`, and the part of these for roll-outs after that."""
-_RATE, _FINE_RATE, _FINE_BATCH, _VALIDATIONS = 1e-2, 2e-3, 32, 4
+_RATE, _FINE_RATE, _FINE_BATCH, _VALIDATIONS = 1e-2, 6e-3, 32, 4
 _SPEED_WEIGHT = 0.2
 """Weight of velocities beside positions: within a frame a sensor's noise is most of what is left of them."""
 
