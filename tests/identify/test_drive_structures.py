@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from neurodyn.identify import AdaptationSettings
+from neurodyn.identify.stages import structure_search
 from neurodyn.identify.stages.structure_choice import best_structure
 from neurodyn.identify.stages.structure_screening import Screened, candidates_for, screen
 from neurodyn.identify.stages.structure_search import StructureSearch, fit_with
@@ -86,7 +87,7 @@ def test_a_spring_beside_a_drive_is_found_in_its_joint(declaration: Path):
     assert float(space.value("elbow.rest", x)) == pytest.approx(rest, abs=0.2)
 
 
-def test_a_base_that_stands_askew_tilts_gravity(tmp_path: Path):
+def test_a_base_that_stands_askew_tilts_gravity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tilt, folder = 0.06, faulty_arm.declared(tmp_path, faulty_arm.TURNING)
     gravity = [9.81 * np.sin(tilt), 0.0, -9.81 * np.cos(tilt)]
     store = faulty_arm.log(tmp_path, lambda spec: setattr(spec.option, "gravity", gravity), xml=faulty_arm.TURNING)
@@ -98,6 +99,9 @@ def test_a_base_that_stands_askew_tilts_gravity(tmp_path: Path):
     assert min(costs.values()) < 0.7 * fitting.held_out_cost()
     found = [float(trial.space.value(f"gravity.{axis}", trial.x)) for axis in "xy"]
     assert found == pytest.approx(gravity[:2], abs=0.1)
+    monkeypatch.setattr(structure_search, "_HOPELESS", 0.0)  # as if a part of the windows cost no less
+    _, costs = fit_with(fitting, Screened(candidate, 0.0), [fitting.stages[-1]])
+    assert list(costs.values()) == [np.inf]
 
 
 def test_stated_gains_are_held_where_they_are_right_and_freed_where_they_are_not(declaration: Path):

@@ -319,6 +319,15 @@ class StructureSearch:
         """Return a candidate's fit with its judgement."""
         candidate = screened.candidate
         trial, costs = fit_with(self.fitting, screened, self._stages, self._begin)
+        asked_by = [f"errors of {name} last" for name in lasting] or self._reasons or [
+            f"the screening alone, by {screened.share:.1%} of the cost"
+        ]  # fmt: skip
+        if not math.isfinite(min(costs.values())):
+            told = TriedStructure(
+                name=describe(candidate), kept=False, share=None, reason="a part of the windows costs hardly less",
+                asked_by=asked_by, expected=screened.share,
+            )  # fmt: skip
+            return _Trial(candidate, trial, costs, told, self._errors())
         # Springs settle for longer, and both are judged on the same windows.
         past = max(self.fitting.past, trial.past)
         before = self._errors(past)
@@ -333,9 +342,7 @@ class StructureSearch:
             why = "" if acts else ", but its quantities do not differ from nothing"
         told = TriedStructure(
             name=describe(candidate), kept=acts, share=judgement.share, reason=judgement.reason + why,
-            asked_by=[f"errors of {name} last" for name in lasting] or self._reasons
-            or [f"the screening alone, by {screened.share:.1%} of the cost"],
-            expected=screened.share,
+            asked_by=asked_by, expected=screened.share,
             doubted=judgement.open and screened.share >= LEAST
             and 1.0 - (judgement.share or 1.0) > max(_DOUBTED * judgement.needed, _MATTERS),
         )  # fmt: skip
@@ -492,7 +499,8 @@ def fit_with(
 ) -> tuple[Fitting, dict[FitStage, float]]:
     """Return the fit with a candidate, from where the fit without it ended, and its held-out cost by stage.
 
-    It is that of the stage that is kept (`kept_stage`). `begin` are other coordinates of the fit to begin with: what
+    It is that of the stage that is kept (`kept_stage`), and infinite where a part of the windows costs hardly less than
+    without the candidate, which then is not fitted to all. `begin` are other coordinates of the fit to begin with: what
     more iterations found without the candidate stands in for it.
     """
     candidate = screened.candidate
@@ -526,13 +534,15 @@ def fit_with(
     for stage in stages:
         trial.x, trial.local = begun[0].clone(), dict(fitting.local)
         patient = _patient(stage, space) if of_drives and stage == fitting.stages[-1] else stage
+        enough = False
         if few := trial.fewer(stage):
             enough = trial.windows(Split.TRAIN, few).count >= _ENOUGH
             trial.refine(msgspec.structs.replace(few, iterations=patient.iterations) if enough else few)
-            if enough or trial.stage_cost(few) >= least * fitting.stage_cost(few, begin):
-                ends.append((trial.held_out_cost(), trial.x, trial.local))
+            if trial.stage_cost(few) >= least * fitting.stage_cost(few, begin):
+                ends.append((math.inf, trial.x, trial.local))
                 continue
-        trial.refine(patient)
+        if not enough:
+            trial.refine(patient)
         ends.append((trial.held_out_cost(), trial.x, trial.local))
     costs = {stage: cost for stage, (cost, _, _) in zip(stages, ends, strict=True)}
     _, trial.x, trial.local = ends[list(costs).index(kept_stage(costs))]
