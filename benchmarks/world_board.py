@@ -132,10 +132,18 @@ def train(name: str, file: Path, run: Path, past: int, horizon: int, minutes: fl
     settings = msgspec.structs.replace(
         small, phases=phases, context=past, validation_frames=horizon, clock="cpu", minutes=minutes, constant="hold"
     )
-    differing = ("*",) if told and Store.open(file, memory=0).header.parameters else ()
+    differing = differing_in_training(Store.open(file)) if told else ()
     request = TrainRequest(robot, str(file), run, kind="world-model", size=settings, conditions=differing)
     settings, mixture = plan_world_model_training(robot, request)
     train_world_model(TrainingJob(robot, str(ROBOTS / name), str(file), mixture, run, settings))
+
+
+def differing_in_training(store: Store) -> tuple[str, ...]:
+    """Return the quantities of a log that differ between its training runs."""
+    if store.parameters is None:
+        return ()
+    known = store.parameters[store.episodes(Split.TRAIN)]
+    return tuple(name for name, column in zip(store.header.parameters, known.T, strict=True) if len({*column}) > 1)
 
 
 def windows_of(store: Store, windows: Windows, past: int, frames: int) -> Windows:

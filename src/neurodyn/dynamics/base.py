@@ -15,6 +15,7 @@ from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
 from neurodyn.dynamics.batch import State, Window
 from neurodyn.dynamics.ensemble import LEAST_HELD_OUT, Turns
+from neurodyn.dynamics.input_samples import learn_inputs
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.known_inputs import KnownInputs
 from neurodyn.robots import ROBOTS, Robot, load, locate
@@ -98,7 +99,7 @@ class EnsembleDynamics(LearnedDynamics):
     def remember_inputs(self, log: "Mixture", base: "EnsembleDynamics", seed: int = 0) -> None:
         """Keep what the networks have seen of a log, beside what they had seen as `base`."""
         self._known.load_state_dict(base._known.state_dict())
-        self._known.learn(self, log, seed)
+        learn_inputs(self._known, self, log, seed)
 
     def following(self, count: int, first: int = 0) -> "EnsembleDynamics":
         """Return the same model, whose imagined worlds follow only some members in turn."""

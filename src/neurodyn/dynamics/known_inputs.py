@@ -13,23 +13,16 @@ Thresholds are those of held-out episodes, of which 1 to 2 % are therefore refus
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from neurodyn.dynamics.batch import Control, RecordedEnvironments, State
-
-if TYPE_CHECKING:
-    from neurodyn.data.header import Split
-    from neurodyn.data.mixture import Mixture
-    from neurodyn.dynamics.interface import Dynamics
-
 ACCEPTED = 0.99
 """Share of the held-out inputs, and of the held-out histories, that a model accepts."""
 
-_KNOWN, _TRIED = 2048, 2048
-"""Numbers of training frames to compare with, and of held-out frames that set the distances."""
+KNOWN = 2048
+"""Training frames of a log to compare with."""
 _SHARES = 201
 """Number of quantiles that are kept of distances and contradictions."""
 _ROWS = 1024
@@ -61,26 +54,10 @@ class KnownInputs(nn.Module):
         """Whether there are distances to compare with."""
         return len(self.distances) > 0
 
-    @classmethod
-    def of(cls, dynamics: "Dynamics", log: "Mixture", seed: int = 0) -> "KnownInputs | None":
-        """Draw frames of a log; None if the dynamics read no frames, or no frames are held out."""
-        known = cls()
-        known.learn(dynamics, log, seed)
-        return known if known.fitted else None
-
-    def learn(self, dynamics: "Dynamics", log: "Mixture", seed: int = 0) -> None:
-        """Draw frames of a log; without any that the dynamics read, or without held-out ones, nothing changes."""
-        from neurodyn.data.header import Split  # loads HDF5, which loading a model does not need
-
-        frames = sampled_inputs(dynamics, log, Split.TRAIN, _KNOWN, seed)
-        held_out = None if frames is None else sampled_inputs(dynamics, log, Split.VALIDATION, _TRIED, seed + 1)
-        if frames is not None and held_out is not None:
-            self.fit(frames, held_out)
-
     @torch.no_grad()
     def fit(self, frames: Tensor, held_out: Tensor) -> None:
         """Keep training frames beside some that are known, and measure held-out ones, shape [frames, inputs] each."""
-        earlier = self.frames[:: max(1, len(self.frames) // _KNOWN)]
+        earlier = self.frames[:: max(1, len(self.frames) // KNOWN)]
         self.frames = torch.cat([earlier, frames]) if len(earlier) else frames.clone()
         self.distances = quantiles(self.distance(held_out))
 
@@ -110,32 +87,6 @@ class KnownInputs(nn.Module):
 def quantiles(values: Tensor) -> Tensor:
     """Return evenly spaced quantiles of values, from 0 to 1, shape [shares]."""
     return values.float().quantile(torch.linspace(0.0, 1.0, _SHARES, device=values.device))
-
-
-def sampled_inputs(dynamics: "Dynamics", log: "Mixture", split: "Split", count: int, seed: int) -> Tensor | None:
-    """Return normalised network inputs of random frames of a split, shape [about count, inputs].
-
-    None if the dynamics have no network, or no frames are in the split.
-    """
-    from neurodyn.data.windows import WindowSampler
-
-    names, targets, parts = [one.name for one in dynamics.conditions], dynamics.spec.control_kind != "torque", []
-    for store, share in zip(log.stores, log.shares, strict=True):
-        number = round(share * count)
-        if not number or not (store.table["split"] == split).any():
-            continue
-        batch = WindowSampler(store, 1, split=split, batch=number, seed=seed, device=dynamics.device).draw()
-        channels = None if batch.channels is None else batch.channels[:, 0]
-        environment = None
-        if names or not dynamics.measured:
-            surroundings = not dynamics.measured
-            environment = RecordedEnvironments(store, dynamics.device, names, surroundings=surroundings).of(batch)
-        control = Control(target=batch.control[:, 0]) if targets else Control(torque=batch.control[:, 0])
-        inputs = dynamics.network_inputs(State(batch.q[:, 0], batch.qd[:, 0], channels), control, environment)
-        if inputs is None:
-            return None
-        parts.append(inputs.detach())
-    return torch.cat(parts) if parts else None
 
 
 def _at(sorted_values: Tensor, share: float) -> Tensor:

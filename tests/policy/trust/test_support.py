@@ -15,7 +15,7 @@ from neurodyn.data.header import Split
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.training_range import TrainingRange
 from neurodyn.dynamics.batch import State, Step
-from neurodyn.dynamics.known_inputs import KnownInputs
+from neurodyn.dynamics.input_samples import known_inputs_of
 from neurodyn.learn.metrics import read_metrics
 from neurodyn.policy.artifact import read_weights
 from neurodyn.policy.episodes.evaluation import play
@@ -101,17 +101,17 @@ def test_figures_are_one_line_and_are_read_back():
 
 
 def test_frames_of_the_log_are_inside_and_others_are_not():
-    known = KnownInputs.of(Read(), Mixture.of(the_log()))
+    known = known_inputs_of(Read(), Mixture.of(the_log()))
     assert known is not None
     held = torch.from_numpy(np.concatenate([np.concatenate([q[:-1], qd[:-1], u], -1)
                                             for q, qd, u in map(the_log().episode, range(0, 40, 4))]))  # fmt: skip
     assert share_outside(held, known) == pytest.approx(0.05, abs=0.04)
     assert share_outside(held + 5.0, known) == 1.0
     assert share_outside(torch.full((3, 3), torch.nan), known) == 1.0
-    assert KnownInputs.of(Mass(), Mixture.of(the_log())) is None  # reads nothing
+    assert known_inputs_of(Mass(), Mixture.of(the_log())) is None  # reads nothing
     none = the_log()
     none.table["split"] = Split.TRAIN
-    assert KnownInputs.of(Read(), Mixture.of(none)) is None
+    assert known_inputs_of(Read(), Mixture.of(none)) is None
 
 
 def test_a_range_is_left_by_any_velocity():

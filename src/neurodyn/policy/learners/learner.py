@@ -32,6 +32,7 @@ from neurodyn.core.verdict import Finding, of_returns
 from neurodyn.data.mixture import Mixture
 from neurodyn.data.store import Store
 from neurodyn.dynamics.base import LearnedDynamics
+from neurodyn.dynamics.input_samples import known_inputs_of
 from neurodyn.dynamics.known_inputs import KnownInputs
 from neurodyn.evaluate.run import training_logs
 from neurodyn.learn.budget import TrainState
@@ -293,7 +294,7 @@ class PolicyLearner(Learner):
         dynamics = self._training_dynamics.dynamics
         if dynamics.known_inputs is not None and dynamics.known_inputs.fitted:
             return dynamics.known_inputs
-        return None if self._log is None else KnownInputs.of(dynamics, Mixture.of(self._log))
+        return None if self._log is None else known_inputs_of(dynamics, Mixture.of(self._log))
 
     @cached_property
     def _usual_uncertainty(self) -> float | None:
