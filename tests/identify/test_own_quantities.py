@@ -155,23 +155,6 @@ def test_measured_velocities_are_filtered_where_roll_outs_then_err_less():
     assert ladder.with_best_starts(model, exact).start == "logged"
 
 
-@pytest.mark.parametrize(
-    ("whole", "share", "first", "start"),
-    [(True, 0.8, True, "filtered"), (False, 0.97, True, "filtered"), (False, 1.01, True, "logged"),
-     (False, 0.97, False, "logged")],
-)  # fmt: skip
-def test_filtered_starts_may_help_at_first_alone(whole, share, first, start, monkeypatch: pytest.MonkeyPatch):
-    class Held:
-        def judge(self, other, horizons=None):
-            return Judgement(first if horizons == 1 else whole, share, "")
-
-    monkeypatch.setattr(Ladder, "held_out", lambda *_: Held())
-    monkeypatch.setattr(Ladder, "with_best_context", lambda self, _: self)
-    ladder = Ladder(pendulum_log({"a": 0.05}, frames=20), 0, AdaptationSettings())
-    found = ladder.with_best_starts(dynamics("elbow.damping"), true_noise((2e-3, 0.3)))
-    assert found.start == start
-
-
 class _Beside:
     """A model beside the ladder, which is a pendulum, too."""
 

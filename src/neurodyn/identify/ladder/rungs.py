@@ -156,12 +156,9 @@ class HeldOutErrors:
     frames: list[int]
     errors: RolloutErrors
 
-    def judge(self, above: "HeldOutErrors", horizons: int | None = None) -> Judgement:
-        """Return whether another model is better along the same windows, by more than the spread over stretches.
-
-        Errors at the first so many `horizons` count; None for all.
-        """
-        return judge(self.errors, above.errors, self.frames[:horizons], blocks_of(self.windows))
+    def judge(self, above: "HeldOutErrors") -> Judgement:
+        """Return whether another model is better along the same windows, by more than the spread over stretches."""
+        return judge(self.errors, above.errors, self.frames, blocks_of(self.windows))
 
 
 @dataclass(frozen=True)
@@ -315,18 +312,14 @@ class Ladder:
         """Return the ladder with the initial states from which a model errs least.
 
         Where they are as logged, those estimated from past positions and velocities are taken if roll-outs from them
-        are better beyond the spread, over all horizons or, if not worse over these, at the first: a single velocity is
-        as noisy as its sensor, which robots whose motors hold them forget.
+        are better beyond the spread: a single velocity is as noisy as its sensor.
         """
         measured = self.store.header.base == "measured" and bool((noise.q > EXACT).any())
         if self.noise is not None or not measured or self.settings.start == "logged":
             return self.with_best_context(dynamics)
         filtered = replace(self, noise=noise, estimated="filtered").with_best_context(dynamics)
         logged = self.held_out(dynamics, self.settings.context)
-        other = filtered.held_out(dynamics)
-        whole = logged.judge(other)
-        early = whole.share is not None and whole.share <= 1.0 and logged.judge(other, 1).kept
-        return filtered if whole.kept or early else self
+        return filtered if logged.judge(filtered.held_out(dynamics)).kept else self
 
     def held_out(self, dynamics: HybridDynamics, *contexts: int) -> HeldOutErrors:
         """Return the errors of a model along validation windows, after the frames that it and others need."""
