@@ -23,6 +23,9 @@ from neurodyn.multibody.trace.function import CompiledFunction
 from neurodyn.tasks import Memory, Task
 from neurodyn.tasks.observations import CRITIC
 
+_ALIKE = 1e-3
+"""Tolerance of the check that a world's values do not depend on the others."""
+
 
 @dataclass(frozen=True)
 class TaskView:
@@ -92,7 +95,7 @@ class TaskProgram:
             action: Actions during the frame, shape [worlds, actions].
 
         Raises:
-            InputError: The task uses an operation that cannot be traced.
+            InputError: The task uses an operation that cannot be traced, or its worlds depend on each other.
         """
         self._task, self._read = task, read
         known = _Reader(now)
@@ -112,6 +115,8 @@ class TaskProgram:
         self._function = CompiledFunction(
             [widths[name] for name in self._used], len(outputs), partial(self._trace_used, widths)
         )
+        with torch.no_grad():
+            self._require_equal(self(now, before, after, action), example)
 
     def __call__(self, now: Quantities, before: Memory, after: Memory, action: Tensor) -> TaskView:
         """Return what the task says of a frame; arguments: see `look`."""
@@ -119,6 +124,12 @@ class TaskProgram:
         table = self._function(*(parts[name] for name in self._used))
         reading, judged, terms, failed = table.split(self._sizes if self._apart else self._sizes_alike, 1)
         return TaskView(reading, judged if self._apart else reading, terms.t(), failed.detach()[:, 0] > 0.5)
+
+    def _require_equal(self, found: TaskView, example: TaskView) -> None:
+        for name in ("reading", "judged", "parts"):
+            one, other = getattr(found, name), getattr(example, name)
+            if not torch.allclose(one, other, rtol=_ALIKE, atol=_ALIKE, equal_nan=True):
+                raise InputError(f"task {self._task.name!r}: one world alone is not what it is among others")
 
     @property
     def _sizes_alike(self) -> tuple[int, int, int, int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-_LEAST, _LEAST_LONG = 2.5e6, 6e6
+_LEAST, _LEAST_LONG = 1e7, 1e7
 """Operations from which oneDNN's call overhead pays; those of products whose sums run over the rows."""
 
 

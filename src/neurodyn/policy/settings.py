@@ -476,6 +476,10 @@ class ShacSettings(TrainingSettings, frozen=True):
     action_gradient: float | None = None
     """Limit of the return's gradient by an action of a world, as a multiple of the median over the window; larger ones
     are scaled down. None for no limit."""
+    symmetry: bool = False
+    """Whether policy and critic also learn from mirror images (`policy.learners.symmetry`)."""
+    mirror_loss: float = 0.1
+    """Weight of the policy's asymmetry, with symmetry: its actions in mirror images less its mirrored actions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

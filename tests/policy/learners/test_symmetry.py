@@ -5,6 +5,7 @@ import msgspec
 import pytest
 import torch
 
+from neurodyn.control.resolve import open_dynamics
 from neurodyn.control.starts import SampledStarts
 from neurodyn.core import artifacts
 from neurodyn.core.description.contacts import ChainJoint
@@ -13,11 +14,14 @@ from neurodyn.core.errors import InputError
 from neurodyn.dynamics.analytic import AnalyticDynamics
 from neurodyn.dynamics.batch import Control, State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
+from neurodyn.learn.budget import TrainState
 from neurodyn.multibody.engine import Engine, EngineConfig
+from neurodyn.policy.learners.shac import ShacLearner
 from neurodyn.policy.learners.symmetry import MirroredBatches, mirror_of
 from neurodyn.policy.learners.training import open_training
 from neurodyn.policy.learners.training import train as train_policy
-from neurodyn.policy.requests import TrainPolicyRequest
+from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest
+from neurodyn.policy.settings import NetworkSettings, ShacSettings
 from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.policy.worlds.randomisation import open_randomisation
 from neurodyn.robots import load as load_robot
@@ -162,12 +166,14 @@ def test_refusals(ant):
 
 
 def test_a_quadruped_of_init_walks_the_same_on_both_sides(tmp_path):
-    (tmp_path / "dog.xml").write_text(QUADRUPED.replace("0.15 0.05 0.08", "0.15 0 0.08"))  # its load in the middle
+    text = QUADRUPED.replace("0.15 0.05 0.08", "0.15 0 0.08")  # its load in the middle
+    (tmp_path / "dog.xml").write_text(text.replace('<position name="', '<position name="motor_'))
     declare(tmp_path / "dog.xml", tmp_path / "dog")
     task = load(f"velocity@{tmp_path / 'dog'}")
     dynamics = declared_hybrid(task.declaration())
     both, _ = batches(task, dynamics)
     assert both.mirror.partner["FL_thigh"] == "FR_thigh"
+    assert both.mirror.partner["motor_FL_thigh"] == "motor_FR_thigh"
     state, action = states(task), torch.rand(WORLDS, 8) - 0.5
     ends = []
     for one, acted in ((state, action), (both.mirror.state(task.declaration().spec, state), both.actions(action))):
@@ -178,3 +184,23 @@ def test_a_quadruped_of_init_walks_the_same_on_both_sides(tmp_path):
     image = both.mirror.state(task.declaration().spec, ends[0])
     torch.testing.assert_close(image.q, ends[1].q, atol=1e-4, rtol=1e-3)
     torch.testing.assert_close(image.qd, ends[1].qd, atol=1e-2, rtol=1e-2)
+
+
+def test_shac_trains_a_symmetric_policy(tmp_path):
+    task = load("ant-run")
+    asymmetry = []
+    for weight in (0.0, 10.0):
+        settings = ShacSettings(
+            worlds=8, horizon=2, critic_epochs=1, symmetry=True, mirror_loss=weight,
+            network=NetworkSettings(hidden=(16, 16)),
+        )  # fmt: skip
+        learner = ShacLearner(PolicyTrainingJob(task, open_dynamics(task, "hybrid"), tmp_path, settings))
+        train_state = TrainState()
+        for train_state.step in range(40):
+            learner.step(0.0, train_state)
+        mirror, seen = MirroredBatches(learner._world), learner._world.seen
+        with torch.no_grad():
+            asymmetry.append(float(learner._asymmetry(mirror, seen)))
+            one, other = (learner.act(x, torch.zeros(8))[1] for x in (seen, mirror.observations(seen)))
+        assert asymmetry[-1] == pytest.approx(float((other - mirror.actions(one)).square().mean()), rel=1e-4)
+    assert asymmetry[1] < 0.2 * asymmetry[0]

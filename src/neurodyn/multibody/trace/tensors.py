@@ -98,9 +98,11 @@ class _Interpreter(torch.fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         if target is operator.getitem:
             return args[0][args[1]]
+        name = target._schema.name.removeprefix("aten::")
+        if torch.Tag.nondeterministic_seeded in target.tags:
+            raise InputError(f"{self._what}: torch's operator {name!r} draws at random; valid: functions without draws")
         if _plain(args) and _plain(list(kwargs.values())):
             return super().call_function(target, args, kwargs)
-        name = target._schema.name.removeprefix("aten::")
         if name not in _OPERATORS:
             raise InputError(f"{self._what}: torch's operator {name!r} has no form in C; valid: the ONNX export")
         return _OPERATORS[name](*args, **kwargs)

@@ -20,6 +20,7 @@ from neurodyn.policy.artifact import PolicyNetwork
 from neurodyn.policy.learners.gradient_window import GradientWatch, GradientWindow, roll
 from neurodyn.policy.learners.learner import PolicyLearner, critic_updates, warm_start
 from neurodyn.policy.learners.mlp_pass import CHUNK, MlpPass, WindowPass
+from neurodyn.policy.learners.symmetry import MirroredBatches
 from neurodyn.policy.requests import PolicyTrainingJob
 from neurodyn.policy.settings import ShacSettings
 from neurodyn.tasks.observations import CRITIC, POLICY
@@ -111,6 +112,8 @@ class ShacLearner(PolicyLearner):
         mlp, normaliser = self._actor.mlp, self._actor.obs_normalizer
         fits = torch.device(device).type == "cpu" and WindowPass.fits(mlp, normaliser)
         self._pass = WindowPass(mlp, normaliser) if fits else None
+        self._mirror = MirroredBatches(self._world) if settings.symmetry else None
+        self._judge_group = judge
         self._frames, self._median = 0, 0.0
         self._noise: Tensor | None = None
         self._watch = GradientWatch(settings.horizon, settings.worlds)
@@ -165,6 +168,8 @@ class ShacLearner(PolicyLearner):
             loss.backward()
             if self._pass is not None:
                 self._pass.finish()
+            if self._mirror is not None:
+                (settings.mirror_loss * self._asymmetry(self._mirror, window.seen.flatten(0, 1))).backward()
         loss = loss.detach()
         current_ranks().average([loss, *(p.grad for p in self._actor.parameters() if p.grad is not None)])
         self._median = current_ranks().mean(self._watch.median)
@@ -178,6 +183,13 @@ class ShacLearner(PolicyLearner):
         self._world.push_share = self._mastered(float(window.failed.float().mean()))
         self.end_update(train_state)
         return OptimiserStep(float(loss), share * settings.rate, taken)
+
+    def _asymmetry(self, mirror: MirroredBatches, seen: Tensor) -> Tensor:
+        """Return the mean squared difference of actions in mirror images from mirrored actions, shape []."""
+        mean, of_images = self._actor.mlp(
+            self._actor.obs_normalizer(torch.cat([seen, mirror.observations(seen)]))
+        ).chunk(2)
+        return (of_images - mirror.actions(mean)).square().mean()
 
     def _mastered(self, falls: float) -> float:
         """Return the next factor on pushes: it grows while few episodes fail per frame, and falls while many do."""
@@ -275,6 +287,10 @@ class ShacLearner(PolicyLearner):
                 settings.failure * settings.reward_scale,
             ).flatten()  # fmt: skip
             seen, judged = window.seen.flatten(0, 1), window.judged.flatten(0, 1)
+            if self._mirror is not None:
+                turned = torch.rand(len(seen), 1, device=seen.device) < 0.5
+                seen = torch.where(turned, self._mirror.observations(seen), seen)
+                judged = torch.where(turned, self._mirror.observations(judged, self._judge_group), judged)
             normalised = critic.obs_normalizer(judged)
         loss = self._regression.fit(normalised, targets, settings.critic_epochs, settings.critic_minibatches)
         follow(self._target, critic.mlp, settings.target)

@@ -3,9 +3,11 @@
 
 A reflection in the plane y = 0 takes vectors to (x, -y, z) and axial vectors, such as angular velocities, to (-x, y,
 -z). The mirror partner of each joint is found from the robot's geometry; the images of observation columns from their
-names, checked in random states. rsl_rl doubles the batches of PPO (Mittal et al., ICRA 2024).
+names, checked in random states. rsl_rl doubles the batches of PPO (Mittal et al., ICRA 2024); SHAC's loss has the
+policy's asymmetry, and its critic sees half of the frames in the mirror.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -23,8 +25,9 @@ from neurodyn.dynamics.batch import State
 from neurodyn.dynamics.hybrid.declared import declared_hybrid
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.policy.worlds.environment import PolicyEnvironment
+from neurodyn.robots import Robot
 from neurodyn.tasks import Task
-from neurodyn.tasks.observations import CRITIC
+from neurodyn.tasks.observations import CRITIC, POLICY
 
 _VECTOR, _AXIAL = (1.0, -1.0, 1.0), (-1.0, 1.0, -1.0)
 _NEAR, _ALIKE = 2e-3, 0.05
@@ -61,7 +64,7 @@ class Mirror:
     """Mirror partners of a robot's joints.
 
     Attributes:
-        partner: Partner of each joint, by name; the joint itself if it lies in the plane.
+        partner: Partner of each joint (and actuator), by name; itself if it lies in the plane.
         sign: Factor that turns the position of a joint with one degree of freedom into its partner's.
         reflected: Whether the frames of the partners' bodies are reflections of each other, so that their centres of
             mass and inertias are reflections in body axes.
@@ -127,6 +130,23 @@ def mirror_of(mechanism: Mechanism) -> Mirror:
     return Mirror(partner, {names[i]: sign for i, (_, sign) in images.items() if i >= 0}, reflected)
 
 
+def with_actuators(mirror: Mirror, robot: Robot) -> Mirror:
+    """Return a mirror image that also knows the partners of actuators with names other than those of their joints."""
+    single = {
+        name: next(iter(drive.transmission.items()))
+        for name, drive in robot.drives.items()
+        if isinstance(drive.transmission, dict) and len(drive.transmission) == 1 and name not in mirror.partner
+    }
+    of_joint = {joint: name for name, (joint, _) in single.items()}
+    partner, sign = dict(mirror.partner), dict(mirror.sign)
+    for name, (joint, factor) in single.items():
+        other = of_joint.get(mirror.partner.get(joint, ""))
+        if other is not None:
+            partner[name] = other
+            sign[name] = mirror.sign[joint] * math.copysign(1.0, factor * single[other][1])
+    return replace(mirror, partner=partner, sign=sign)
+
+
 def _placement(pose: Sequence[float]) -> Placed:
     return np.array(quaternion_matrix(np.array(pose[3:]) / np.linalg.norm(pose[3:]))), np.array(pose[:3])
 
@@ -165,14 +185,15 @@ class MirroredBatches:
             InputError: Robot or task are not mirror-symmetric, or a column has no known image.
         """
         task, device = world.task, torch.device(world.device)
-        self.mirror = mirror_of(declared_hybrid(task.declaration()).mechanism)
+        robot = task.declaration()
+        self.mirror = with_actuators(mirror_of(declared_hybrid(robot).mechanism), robot)
         seen = self._columns(task.observations, task, device)
         actions = [self._of_joint(name, name) for name in task.actions]
         self._actions = _map(task.actions, actions, device)
         self._require_alike(task)
         settings = world.disturbances
         frame = [seen, *([self._actions] if settings.with_actions else [])]
-        self._groups = {"policy": _side_by_side(frame * settings.history)}
+        self._groups = {POLICY: _side_by_side(frame * settings.history)}
         if (drawn := world.robots.names) and world.robots.numbers is not None:
             self._groups["robot"] = _map(drawn, [self._quantity(name, task) for name in drawn], device)
         if CRITIC in task.groups:
@@ -192,9 +213,9 @@ class MirroredBatches:
         """Return the mirror images of actions, shape [..., actions]."""
         return _reflect(self._actions, actions)
 
-    def observations(self, observations: Tensor) -> Tensor:
-        """Return the mirror images of the policy's observations, shape [..., columns]."""
-        return _reflect(self._groups["policy"], observations)
+    def observations(self, observations: Tensor, group: str = POLICY) -> Tensor:
+        """Return the mirror images of observations of a group, shape [..., columns]."""
+        return _reflect(self._groups[group], observations)
 
     def _columns(self, names: Sequence[str], task: Task, device: torch.device) -> tuple[Tensor, Tensor]:
         return _map(names, [self._column(name, task) for name in names], device)

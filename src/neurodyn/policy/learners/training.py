@@ -71,7 +71,7 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
     )  # fmt: skip
 
 
-_OF_PPO = ("privileged", "recurrent", "latent", "symmetry")
+_OF_PPO = ("privileged", "recurrent", "latent")
 """Requests that leave a task to PPO: features that SHAC lacks."""
 
 
