@@ -469,7 +469,8 @@ class PolicyEnvironment(VecEnv):
         self._world_reset.prepare()
         before = self._pushed() if self.disturbances.pushes else self._worlds_state
         sent = None if self._disturbed is None else self._disturb(actions)
-        outside = self._outside(before, actions if sent is None else sent)
+        applied = actions if sent is None else sent
+        outside = self._frames.outside(before, applied) if self._within_known else None
         then, step = self._frames.advance(before, actions, self._generator, tracked=True, sent=sent)
         program = self._program
         view = None if program is None else program(then.now, before.memory, then.memory, actions)
@@ -517,10 +518,6 @@ class PolicyEnvironment(VecEnv):
                 begin = frame
         return (penalised if self._scale == 1.0 else self._scale * penalised).unflatten(0, shape)
 
-    def _outside(self, before: WorldsState, actions: Tensor) -> Tensor | None:
-        """Return which worlds leave what the networks have seen, shape [worlds], bool; None if that is no failure."""
-        return self._frames.outside(before, actions) if self._within_known else None
-
     def cut(self) -> None:
         """Detach the current states and sums from the gradients of all frames so far."""
         self._begin_frame(detach(self._worlds), detach(self._sums), self._world_reset.last_row)
@@ -560,7 +557,8 @@ class PolicyEnvironment(VecEnv):
         before = self._pushed() if self.disturbances.pushes else self._worlds_state
         actions = actions.clamp(-task.limit, task.limit)
         sent = None if self._disturbed is None else self._disturb(actions)
-        outside = self._outside(before, actions if sent is None else sent)
+        applied = actions if sent is None else sent
+        outside = self._frames.outside(before, applied) if self._within_known else None
         after, step = frames.advance(before, actions, self._generator, sent=sent)
         program = self._program
         view = None if program is None else program(after.now, before.memory, after.memory, actions)
