@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import UNSET
 
 from _common import board_parser, kept_rows, require, single_thread, write_result
 from board import ROBOTS, ROWS, SHARED, Parts, command, prepared
@@ -94,7 +95,7 @@ def measured(name: str, data: Path, keep: Path, asked: argparse.Namespace) -> di
             "from [mm]": 1e3 * way.commanded, "to [mm]": 1e3 * (way.commanded - way.achieved),
             "within [share]": float(result.result.success), "too fast [share]": result.result.implausible,
             "decision [ms]": result.decision_ms, "of": result.frame_ms,
-        }  # fmt: skip
+        } | ({} if result.refused is UNSET else {"refused [share]": result.refused})  # fmt: skip
     return found
 
 
