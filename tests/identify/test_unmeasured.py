@@ -45,11 +45,13 @@ from neurodyn.identify.ladder.initial_states import start_of
 from neurodyn.identify.ladder.motion_likeness import motion_likeness
 from neurodyn.identify.ladder.rungs import held_out_windows, noise_errors
 from neurodyn.identify.ladder.sensed_errors import SensedErrors
+from neurodyn.identify.ladder.structures import FitModel, structures
 from neurodyn.identify.result import CONFIDENCE, IdentificationFigures, MotionLikeness
 from neurodyn.identify.run import at_rate_of, next_motion
 from neurodyn.identify.settings import AdaptationRecord, AdaptationSettings, FitStage
 from neurodyn.identify.stages.fit_judge import has_effect
 from neurodyn.identify.stages.growing_windows import Fitting
+from neurodyn.identify.stages.structure_choice import with_likely_steps
 from neurodyn.identify.unknowns.search_space import FixedSpace
 from neurodyn.robots import load
 from neurodyn.sim.declaration.declare import declare
@@ -430,6 +432,31 @@ def test_a_found_place_of_an_imu_is_told_kept_and_the_models(hopped, tmp_path):
     loaded = load_model(str(tmp_path / "run"))
     assert loaded.robot is not None
     assert loaded.robot.sensors["imu"] == estimates.remounted["imu"]
+
+
+def test_searches_of_a_walking_robot_are_alike_with_and_without_motion_capture(hopped):
+    """They hold what declarations know best at first, and limit derivatives by windows; not of a robot in the air."""
+    settings = AdaptationSettings(quantities=("leg*.damping", "*.mass_scale"), stages=(FitStage(0.06, 9, 1),))
+    tracked = tripod.tracked_log(2)
+    table = tracked.table.copy()
+    table["split"] = [Split.TRAIN, Split.VALIDATION]
+    tracked = replace(tracked, table=table)
+    declared = FitModel.declared(load(hopped[0]), "tripod", settings)
+    model = structures(declared, settings, ())[0]
+    short = model.with_substeps(2 * model.engine.substeps)
+    walks, flies = Fitting(short, tracked, settings, 1), Fitting(replace(short, scene=None), tracked, settings, 1)
+    assert [(one.walks, one.residuals(one._few).options.near) for one in (walks, flies)] == [
+        (True, True),
+        (False, False),
+    ]
+    kept = [[one.space.names[k] for k in one._screened.tolist()] for one in (walks, flies)]
+    assert not any(name.endswith("mass_scale") for name in kept[0])
+    assert {name for name in kept[1] if name not in kept[0]} == {n for n in walks.space.names if "mass_scale" in n}
+    # Roll-outs have short steps, derivatives those that are declared.
+    assert flies.tangent is None
+    assert walks.tangent is not None
+    assert 2 * walks.tangent.config.substeps == walks.dynamics.config.substeps
+    assert with_likely_steps(Fitting(model.with_substeps(64), tracked, settings, 1)).model.engine.substeps == 64
 
 
 @pytest.mark.slow

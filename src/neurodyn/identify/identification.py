@@ -194,6 +194,7 @@ class _Identification:
         sensors = {**problem.robot.sensors, **settings.sensors}
         if problem.store.header.base != "measured":
             asked, mounting = split_mounting(asked, problem.store.header, sensors)
+        if settings.stages and (problem.store.header.base != "measured" or declared.walks(problem.store.header)):
             self.settings = settings = with_one_mass(settings, declared.mechanism, asked)
         coupled = bool(settings.quantities or recorded)
         coupled = coupled or is_coupled(problem.robot, declared.mechanism, quantities, asked)

@@ -75,6 +75,9 @@ class ResidualOptions:
     rough: bool = False
     """Whether derivatives pass over jumps, as of contacts that come and go (`Residuals._by_coordinates`,
     `without_jumps`), at twice the cost; always where the base is not measured."""
+    near: bool = False
+    """Whether contacts of a robot that stands on its legs are near in all windows, and limit derivatives at no cost
+    (`without_jumps`)."""
 
 
 @dataclass(frozen=True)
@@ -477,7 +480,7 @@ class Residuals:
         if self.parameters and not self.physical:
             rough = self.options.rough or not self.options.base
             found = self._by_coordinates(errors, point, "x", _BROAD, both_sides=rough)
-            columns = [without_jumps(one, near=rough) for one in found]
+            columns = [without_jumps(one, near=rough or self.options.near) for one in found]
         else:
             steps = _STEP * torch.maximum(values.abs(), self.sizes)
             searched = range(values.shape[-1] if self.parameters else 0)

@@ -20,6 +20,7 @@ from neurodyn.core.description.mechanism import Fingerprint, Inertia, Link, Mech
 from neurodyn.core.description.parameter import Parameter
 from neurodyn.core.description.scene import Scene
 from neurodyn.core.errors import InputError, nearest
+from neurodyn.data.header import StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.training_range import training_range
 from neurodyn.dynamics.hybrid.declared import declared_mechanism
@@ -243,6 +244,15 @@ class FitModel:
         kept = replace(self, stated=stated).in_prior_deviations(settings, spare=self.space.quantities)
         assert kept.space is not None
         return kept.with_space(kept.space.with_widths(self.space.widths))
+
+    def touches(self, header: StoreHeader) -> bool:
+        """Return whether the robot may touch a ground, its own or that of a log."""
+        ground = self.scene is not None or header.scene is not None
+        return ground and bool(self.mechanism.points)
+
+    def walks(self, header: StoreHeader) -> bool:
+        """Return whether the robot may, and its base floats."""
+        return self.mechanism.floating and self.touches(header)
 
     def with_substeps(self, substeps: int) -> "FitModel":
         """Return this robot with so many steps of the engine in a frame."""

@@ -51,7 +51,7 @@ _WORST = 1e300
 _SHARE = 0.25
 """Initial scale of a channel, as a share of the declared model's errors."""
 
-_FINE = 1.25e-3
+FINE = 1.25e-3
 """Steps of the engine with which a fit without contacts ends, if the settings do not say [s]: damping that is implicit
 in a step of the engine acts half a step late, which a fit takes for another delay."""
 _COARSE = 5e-4
@@ -254,8 +254,12 @@ class Fitting:
     @property
     def touches(self) -> bool:
         """Whether the robot may touch a ground."""
-        ground = self.model.scene is not None or self.store.header.scene is not None
-        return ground and bool(self.model.mechanism.points)
+        return self.model.touches(self.store.header)
+
+    @property
+    def walks(self) -> bool:
+        """Whether it may, and its base floats or is unmeasured: contacts then come and go in every window."""
+        return self._measured is not None or self.model.walks(self.store.header)
 
     def _require_finite(self, residuals: Residuals, point: Point) -> None:
         if not bool(torch.isfinite(residuals.errors(point)).all(-1).all(-1).any()):
@@ -278,7 +282,7 @@ class Fitting:
         settings = self.settings
         options = ResidualOptions(
             settings.positions, self._velocities, settings.huber, self._frees_starts(windows), settings.torque_offset,
-            self.per_log, one_sided=one_sided, base=self._measured is None,
+            self.per_log, one_sided=one_sided, base=self._measured is None, near=self.walks,
         )  # fmt: skip
         measured = None if self._measured is None else self._measured.along(windows)
         return Residuals(
@@ -295,10 +299,10 @@ class Fitting:
     def _screened(self) -> Tensor:
         """Coordinates that a screening moves.
 
-        Where the base is unmeasured, not what declarations know best: from far away, links and rotors would take up the
-        mass of a payload and the lag of motors, and the search would not come back (`_SURE`).
+        Of a robot on its legs, not what declarations know best: from far away, links and rotors would take up the mass
+        of a payload and the lag of motors, and the search would not come back (`_SURE`).
         """
-        if self._measured is None:
+        if not self.walks:
             return self._early
         unsure = torch.tensor([not self.space.names[k].endswith(_SURE) for k in self._early.tolist()])
         return self._early[unsure] if bool(unsure.any()) else self._early
@@ -559,12 +563,19 @@ class Fitting:
         own = self.model.engine.substeps
         even = math.lcm(own, 2)  # half as many have to be whole, and hold a log's commands
         given = self.settings.substeps is not UNSET or self._measured is not None
-        return own if given or self.touches else max(own, math.ceil(self.spec.dt / _FINE / even) * even)
+        return own if given or self.touches else max(own, math.ceil(self.spec.dt / FINE / even) * even)
 
     def _coarse(self) -> HybridDynamics | None:
-        """Return the dynamics with steps that derivatives need not be shorter than; None for those of the fit."""
+        """Return the dynamics with steps that derivatives need not be shorter than; None for those of the fit.
+
+        Those of a walking robot with motion capture have the declared steps, too, where roll-outs have shorter ones
+        (`with_likely_steps`): they cost half as much, and the search ends where the roll-outs say.
+        """
         substeps, parts = self.model.engine.substeps, part_count(self.store.header)
         fewer = [n for n in range(parts, substeps, parts) if substeps % n == 0 and self.spec.dt <= n * _COARSE]
+        declared = self.settings.engine(self.model.robot).substeps
+        if declared < substeps and self.store.header.base == "measured" and self.model.walks(self.store.header):
+            fewer = fewer or [declared]
         return self.model.with_substeps(fewer[0]).dynamics(self.store, self.dynamics.threads) if fewer else None
 
     def take_own_derivatives(self) -> bool:

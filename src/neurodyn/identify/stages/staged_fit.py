@@ -79,6 +79,8 @@ def fit_in_stages(
     fitting, other = best_structure(tried, store, settings, threads, report)
     if before is not None:
         fitting.consider(before)
+    elif fitting.walks:
+        fitting = with_likely_steps(fitting)
     number = _index(models, fitting.model)
     first = fitting.run()
     structures = StructureSearch(fitting, late=late)
@@ -118,6 +120,8 @@ def fit_in_stages(
     artifacts.write_json(run / "state" / _STAGES, found)
     artifacts.write_tree(run / "state", STATE, tree)
     rigid = None if other is None else (other.model, other.x)
+    if rigid is not None and fitting.walks:
+        rigid = rigid[0].with_substeps(fitting.model.engine.substeps), rigid[1]
     return StagedFit(fitting, searched, rigid, structures.tried, lasting, structures.unseen)
 
 
@@ -165,7 +169,7 @@ def _read(
 ) -> StagedFit:  # fmt: skip
     saved, stages = artifacts.read_tree(run / "state", STATE), artifacts.read_json(run / "state" / _STAGES)
     model = models[int(saved["structure"])]
-    if store.header.base == "estimated":
+    if walks := store.header.base == "estimated" or model.walks(store.header):
         model = model.with_substeps(stages.get("substeps", model.engine.substeps))
     if model.stated:
         model = model.with_stated(stages.get("stated", model.stated), settings)
@@ -185,7 +189,7 @@ def _read(
         fitting.shorten_steps(substeps)
         fitting.take_own_derivatives()
     rigid = (models[int(saved["rigid_structure"])], saved["rigid"]) if "rigid" in saved else None
-    if rigid is not None and store.header.base == "estimated":
+    if rigid is not None and walks:
         rigid = rigid[0].with_substeps(substeps), rigid[1]
     tried = [from_dict(one, TriedStructure, _STAGES) for one in stages.get("tried", ())]
     unseen, searched = stages.get("unseen"), fitting.end_with_shifts(fitting.end(stages["costs"]))

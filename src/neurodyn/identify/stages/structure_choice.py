@@ -8,7 +8,7 @@ from msgspec import UNSET
 from neurodyn.data.store import Store
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.settings import IdentificationSettings
-from neurodyn.identify.stages.growing_windows import Fitting, ProgressReport
+from neurodyn.identify.stages.growing_windows import FINE, Fitting, ProgressReport
 
 
 def best_structure(
@@ -51,11 +51,11 @@ def best_structure(
 def with_likely_steps(fitting: Fitting) -> Fitting:
     """Return a fit with steps of the engine half as long where a few windows fit much better with them.
 
-    Stiff drives move otherwise in long steps, and where the base is unmeasured heavier legs and rotors make up for it.
-    Steps that the settings give stay.
+    Stiff drives move otherwise in long steps, for which heavier legs and rotors and a shorter lag make up. Steps that
+    the settings give stay.
     """
     settings, model = fitting.settings, fitting.model
-    if settings.substeps is not UNSET:
+    if settings.substeps is not UNSET or fitting.spec.dt / model.engine.substeps <= FINE:
         return fitting
     shorter = fitting.with_model(model.with_substeps(2 * model.engine.substeps))
     bar = (1.0 - settings.structure_gain) * fitting.screened_cost()
