@@ -47,8 +47,8 @@ def with_one_mass(
 ) -> IdentificationSettings:
     """Return settings in which a payload is all that the mass of the base may lack.
 
-    Encoders and an IMU hardly tell its payload from a heavier base, nor does motion capture. With both free, priors part
-    them: of 2.8 kg on a Go1, 2.1 kg were payload and .35 kg base.
+    Encoders and an IMU hardly tell its payload from a heavier base, nor does motion capture. With both free, priors
+    part them: of 2.8 kg on a Go1, 2.1 kg were payload and .35 kg base.
     """
     scale = f"{mechanism.links[0].joint.name}.{MASS_SCALE}"
     both = all(any(fnmatchcase(name, one) for one in settings.quantities) for name in (PAYLOAD[0], scale))
