@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from neurodyn.core.artifacts import atomic
+from neurodyn.core.config import from_dict
 from neurodyn.core.description.scene import Vector3
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
@@ -18,9 +19,12 @@ from neurodyn.core.progress import tracked
 from neurodyn.data.command_parts import KIND
 from neurodyn.data.header import Split, Status
 from neurodyn.data.readers.column_map import READERS, LogFormat, require_format
-from neurodyn.data.readers.draft import ColumnMapDraft, draft_map, draft_text, meaning, told_unit
+from neurodyn.data.readers.column_names import meaning, told_unit
+from neurodyn.data.readers.draft import ColumnMapDraft, draft_map, draft_text
+from neurodyn.data.readers.floating import FloatingColumns, fitting_conventions
 from neurodyn.data.readers.raw import by_ratio
 from neurodyn.data.readers.source import ColumnSeries, LogPart, Topic, state_units
+from neurodyn.data.readers.source import factor as unit_size
 from neurodyn.data.store import Store
 
 Ranges = dict[str, dict[str, tuple[float, float]]]
@@ -278,7 +282,8 @@ def inspect_log(
         seen.add(part)
     unit, factor = seen.time_unit()
     draft = draft_map(source, name, [seen.with_numbers(topic) for topic in topics], spec, centers)
-    _add_units(draft, seen, name)
+    _add_units(draft, seen, name, spec)
+    _fit_conventions(draft, seen, factor)
     _find_targets(draft, seen)
     if unit != "s":
         draft.tree = {"format": name, "time": draft.tree.get("time"), "time_unit": unit} | draft.tree
@@ -346,6 +351,8 @@ class _LogContents:
     def __init__(self, stamp: str | None) -> None:
         self.runs: set[str] = set()
         self._stamp = stamp
+        self.unbounded: set[str] = set()
+        """Columns of continuous joints and slides, whose size tells no unit."""
         self.columns: dict[str, _ColumnStatistics] = defaultdict(_ColumnStatistics)
 
     def add(self, part: LogPart) -> None:
@@ -399,6 +406,9 @@ class _LogContents:
             return told
         if known.quantity == "position":
             good = np.abs(own.value[np.isfinite(own.value)])
+            if name in self.unbounded:  # a wheel's angle may have any size; one in degrees begins again at 360
+                steps = np.abs(np.diff(own.value))
+                return "deg" if bool(((steps > 350.0) & (steps < 361.0)).any()) else ""
             return "deg" if len(good) and float(np.quantile(good, 0.99)) > 7.0 else "rad"
         if known.quantity != "velocity":
             return None
@@ -445,16 +455,45 @@ class _LogContents:
         return "ns", 1e-9
 
 
-def _add_units(draft: ColumnMapDraft, seen: _LogContents, name: str) -> None:
+def _add_units(draft: ColumnMapDraft, seen: _LogContents, name: str, spec: StateSpec | None) -> None:
     """Write likely non-SI units into a drafted map; ROS messages are in SI units by definition."""
     if name in {"mcap", "rosbag1", "rosbag2", "mujoco"}:
         return
+    for joint in spec.joints if spec is not None else ():
+        for what in ("q", "qd"):
+            entry = draft.tree[what].get(joint.name) if isinstance(draft.tree.get(what), dict) else None
+            if entry is not None and (joint.continuous or joint.kind != "revolute"):
+                seen.unbounded.add(entry["column"])
     for what in ("q", "qd"):
         columns = draft.tree.get(what)
         for column in columns.values() if isinstance(columns, dict) else ():
             unit = seen.unit(column["column"])
             if unit in {"deg", "deg/s", "rpm", "rev/s"}:
                 column["unit"] = unit
+
+
+def _fit_conventions(draft: ColumnMapDraft, seen: _LogContents, factor: float) -> None:
+    """Give poses the conventions that fit their velocities in the log, where the drafted ones do not."""
+    for joint, tree in draft.tree.get("floating", {}).items():
+        if not isinstance(tree, dict) or "angular_velocity" not in tree:
+            continue
+        for _ in range(2):  # of angular velocities, then of linear ones
+            declared = from_dict(tree, FloatingColumns, joint)
+            names = [name for name, _ in (*declared.q_columns(), *declared.qd_columns())]
+            series = [seen.columns[name].first for name in names]
+            rows = min((len(one.value) for one in series if one is not None), default=0)
+            if None in series or rows < _FEWEST:
+                break
+            values = np.column_stack([one.value[:rows] for one in series if one is not None])
+            q, qd = np.split(values, [len(declared.q_columns())], axis=1)
+            q[:, :-4] *= unit_size(declared.position_unit, "m", joint)
+            steps = factor * np.diff(series[0].time[:rows]) if series[0] is not None else np.zeros(0)
+            found = fitting_conventions(declared, q, qd, steps)
+            if not found:
+                break
+            tree |= found
+            words = ", ".join(f"`{name}: {value}`" for name, value in found.items())
+            draft.doubts.append(f"{joint}: {words}, as these fit its velocities")
 
 
 def _find_targets(draft: ColumnMapDraft, seen: _LogContents) -> None:

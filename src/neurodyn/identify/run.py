@@ -34,7 +34,7 @@ from neurodyn.identify.stages.problem import Identification, IdentificationProbl
 from neurodyn.identify.unknowns.priors import parse_known, parse_priors
 from neurodyn.learn.tracking import require_tracker, tracking
 from neurodyn.robots import Robot, load, locate
-from neurodyn.robots.data import open_robot_data
+from neurodyn.robots.data import on_declared_ground, open_robot_data
 
 _OTHERS = {"parameters", "horizons", "prior", "progress"}  # converted first, or a display
 _REPLACED = ({*IdentifyRequest.__struct_fields__} & {*IdentificationSettings.__struct_fields__}) - _OTHERS
@@ -228,7 +228,7 @@ def open_logs(robot: Robot, data: Store | str | Path | Sequence[str | Path]) -> 
         InputError: A file is missing or malformed, or of another robot.
     """
     if isinstance(data, Store):
-        return without_measured_shift(data)
+        return on_declared_ground(robot, without_measured_shift(data))
     paths = [Path(path) for path in names_of(data)]
     stores = [without_measured_shift(open_robot_data(robot, path, targets=True, base=False)) for path in paths]
     if len(stores) == 1:

@@ -34,6 +34,8 @@ def open_robot_data(
 ) -> Store:
     """Open `--data`: an HDF5 store, or an npz or CSV log in the layout that the robot declares.
 
+    A log of a floating robot that names no ground was recorded on the declared one.
+
     Args:
         robot: The robot.
         data: Path of the data.
@@ -54,7 +56,7 @@ def open_robot_data(
     store = open_data(path, robot.spec, robot.log_path, memory=memory, targets=targets)
     if base:
         store.require_base(str(path))
-    return _with_ground(store, robot)
+    return on_declared_ground(robot, _with_ground(store, robot))
 
 
 def drives_of_log(robot: Robot, header: StoreHeader) -> dict[str, Drive]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.description.spec import JointSpec, StateSpec
@@ -259,3 +260,78 @@ def test_columns_of_all_joints_are_drafted_as_a_pattern(q: str, other: str, line
     (path := tmp_path / "map.yaml").write_text(f"{text}period: 0.01\n")
     whole = expand(read_column_map(path), leg, Columns(*there))
     assert [one.column for one in whole.q.values()] == columns[:4]
+
+
+FLAT = ["x", "y", "z", "qw", "qx", "qy", "qz", "vx", "vy", "vz", "wx", "wy", "wz"]
+ARRAYS = [*numbered("base_pos", 3), *numbered("base_quat", 4), *numbered("base_lin_vel", 3)]
+ARRAYS += numbered("base_ang_vel", 3)
+
+
+@pytest.mark.parametrize(
+    ("columns", "order", "moving", "doubt"),
+    [
+        (FLAT, "wxyz", True, "axes of velocities are to be checked"),
+        ([f"base_{one}" for one in FLAT], "wxyz", True, "axes of velocities"),
+        (["px", "py", "pz", "quat_x", "quat_y", "quat_z", "quat_w"], "wxyz", False, "differentiated"),
+        ([*numbered("imu_quat", 4), *ARRAYS], "wxyz", True, "the order of the quaternion"),
+        (numbered("base_pose", 7), "wxyz", False, "the order of its quaternion"),
+        ([f"mocap.{one}" for one in (*numbered("pos", 3), *numbered("orientation", 4))], "wxyz", False, "order"),
+    ],
+)  # fmt: skip
+def test_poses_with_a_quaternion_are_found_by_usual_names(columns, order, moving, doubt):
+    columns = [*columns, *KNEE]
+    draft = draft_map(Columns(*columns), "csv", Columns(*columns).topics(), spec())
+    base = draft.tree["floating"]["body"]
+    assert base["order"] == order
+    assert len(base["position"]) == 3
+    assert not any("imu" in name for part in base.values() if isinstance(part, list) for name in part)
+    assert ("linear_velocity" in base, "angular_velocity" in base) == (moving, moving)
+    assert doubt in "\n".join(draft.doubts)
+    from_dict({**draft.tree, "time": "t"}, ColumnMap, "draft")
+
+
+def test_poses_of_hands_and_targets_are_not_those_of_the_base():
+    columns = [*(f"ee_{one}" for one in FLAT), *(f"target_{one}" for one in FLAT), *KNEE]
+    assert draft_map(Columns(*columns), "csv", Columns(*columns).topics(), spec()).absent == [
+        "the pose and velocity of 'body'"
+    ]
+    columns += [f"base_{one}" for one in FLAT]
+    base = draft_map(Columns(*columns), "csv", Columns(*columns).topics(), spec()).tree["floating"]["body"]
+    assert base["position"] == ["base_x", "base_y", "base_z"]
+
+
+def spinning(path: Path, names: dict[str, str]) -> None:
+    """Write a log of a body that spins and flies, with its wheel's angle; velocities in body axes, scalar first."""
+    t = np.arange(0, 2, 0.01)
+    turn = Rotation.from_rotvec(np.stack([0.8 * np.sin(3 * t), 0.6 * np.cos(2 * t), 2 * t], -1))
+    place = np.stack([np.sin(t), np.cos(2 * t), 0.3 * t], -1)
+    rate = np.gradient(place, t, axis=0)
+    omega = (turn[2:] * turn[:-2].inv()).as_rotvec() / 0.02
+    omega = np.concatenate([omega[:1], omega, omega[-1:]])
+    body = np.concatenate([turn.inv().apply(rate), turn.inv().apply(omega)], -1)
+    columns = np.concatenate([place, np.roll(turn.as_quat(), 1, axis=1), body], -1).T
+    wheel = {names["q"]: 20 * t, names["qd"]: 20 + 0 * t, "knee_cmd": 0 * t}
+    table = {"time": t, **dict(zip(FLAT, columns, strict=True)), **wheel}
+    rows = np.stack([*table.values()], -1)
+    np.savetxt(path, rows, delimiter=",", header=",".join(table), comments="")
+
+
+def test_conventions_are_those_that_fit_the_log(tmp_path: Path):
+    spinning(tmp_path / "log.csv", {"q": "knee_pos", "qd": "knee_vel"})
+    joints = (JointSpec(name="body", kind="free"), JointSpec(name="knee", kind="revolute", continuous=True))
+    report = inspect_log(
+        tmp_path / "log.csv", StateSpec(robot="hopper", joints=joints, controls=("knee",), dt=0.01), "hopper", {}
+    )
+    assert "angular_axes: body" in report.map_text
+    assert "linear_axes: body" in report.map_text
+    assert "body: `linear_axes: body`, `linear_of: origin`, as these fit its velocities" in report.map_text
+
+
+@pytest.mark.parametrize(("continuous", "unit"), [(True, ""), (False, "deg")])
+def test_a_wheel_that_has_turned_far_is_not_in_degrees(continuous: bool, unit: str, tmp_path: Path):
+    spinning(tmp_path / "log.csv", {"q": "knee_pos", "qd": "knee_vel"})
+    joints = (JointSpec(name="body", kind="free"), JointSpec(name="knee", kind="revolute", continuous=continuous))
+    text = inspect_log(
+        tmp_path / "log.csv", StateSpec(robot="hopper", joints=joints, controls=("knee",), dt=0.01), "hopper", {}
+    ).map_text
+    assert ("knee: {column: knee_pos, unit: deg}" in text) == bool(unit)

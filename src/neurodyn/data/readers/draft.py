@@ -6,18 +6,30 @@ import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.description.scene import Vector3
-from neurodyn.core.description.spec import JointSpec, StateSpec
+from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
+from neurodyn.data.readers.base_columns import base_columns, numbered
 from neurodyn.data.readers.column_map import ColumnMap
+from neurodyn.data.readers.column_names import (
+    CURRENTS,
+    JOINT_NUMBER,
+    ColumnMeaning,
+    Quantity,
+    commanded,
+    meaning,
+    plain_name,
+    told_unit,
+    words_of,
+)
 from neurodyn.data.readers.floating import UNMEASURED
 from neurodyn.data.readers.patterns import pattern_of
-from neurodyn.data.readers.source import Source, Topic, split_reference
+from neurodyn.data.readers.source import Source, Topic
 from neurodyn.data.readers.unitree import feet, motor_field, motor_order
 
 _AXES = {"position": "xyz", "quaternion": "xyzw"}
@@ -91,96 +103,6 @@ def _name(prefix: str, kind: str, known: Collection[str]) -> str:
     return words if words not in known else f"{words}_{kind}"
 
 
-Quantity = Literal["position", "velocity", "effort", "command"]
-
-_WORDS: dict[Quantity, tuple[str, ...]] = {
-    "command": (
-        "action", "actions", "cmd", "command", "commanded", "commands", "ctrl", "des", "desired", "goal", "target",
-        "setpoint", "u",
-    ),
-    "velocity": (
-        "velocity", "velocities", "vel", "qvel", "qd", "dq", "qdot", "dot", "dtheta", "speed", "omega", "rpm",
-    ),
-    "effort": ("effort", "torque", "torques", "tau", "moment", "force", "current", "eff"),
-    "position": ("position", "positions", "pos", "qpos", "q", "angle", "angles", "theta", "joint", "state"),
-}  # fmt: skip
-"""Words in column names, by quantity; the first match wins."""
-_NUMBERED = re.compile(f"({'|'.join({*sum(_WORDS.values(), ())} - {'joint', 'state'})})(\\d+)(dot)?")
-"""Such a word with the number of a joint, such as q1 or q1dot; `joint1` is a name."""
-_NUMBER = re.compile(r"(?:axis|id|j|joint|motor|servo)?_?(\d+)")
-"""Names by numbers, where no joint has them."""
-_MEASURED = {"actual", "applied", "feedback", "joints", "measured", "meas", "observed", "present", "states"}
-"""Words beside a joint's name that say what every reading is."""
-
-_NO_JOINT = (
-    "orientation", "linear", "angular", "root", "eef", "ee", "object", "time", "timestamp", "covariance", "force",
-    "ft", "gripper_pos", "quat", "cube", "covariances", "initial", "quaternion", "imu", "gyroscope", "gyro", "acc",
-    "accel", "accelerometer", "foot", "footforce", "temperature",
-)  # fmt: skip
-_ROS_STATE = re.compile(r"(.+)\.(?:.*\.)?(position|velocity|effort|positions|velocities)\[([^\]]+)\]")
-
-
-_TOLD: dict[Quantity, dict[str, str]] = {
-    "position": {
-        "deg": "deg", "degree": "deg", "degrees": "deg", "rad": "rad", "mrad": "mrad", "rev": "rev", "m": "m",
-        "mm": "mm", "cm": "cm",
-    },
-    "velocity": {
-        "deg s": "deg/s", "degs": "deg/s", "dps": "deg/s", "rad s": "rad/s", "rads": "rad/s", "rpm": "rpm",
-        "rev s": "rev/s", "m s": "m/s", "mm s": "mm/s", "cm s": "cm/s",
-    },
-    "effort": {"nm": "N m", "n m": "N m", "mnm": "mN m", "mn m": "mN m", "ncm": "N cm", "n cm": "N cm"},
-}  # fmt: skip
-"""Units at the end of columns' names, in lower case, by what they measure."""
-_UNIT_WORDS = {word for units in _TOLD.values() for unit in units for word in unit.split()} | {"ma"}
-_SYMBOLS = re.compile(r"(?<![A-Za-z])(m?N ?c?m|mA)(?![A-Za-z])")
-"""Symbols of units, which are no two words."""
-_BARE = {"joint", "joints", "state"}
-"""Words beside a joint's name that tell nothing of a command."""
-_CURRENTS = {"current", "currents", "ma", "amps", "amperes", "iq"}
-
-
-def told_unit(column: str) -> str | None:
-    """Return the unit that a joint's column has at the end of its name, as "elbow_pos_deg" has; None for none."""
-    own, found = meaning(column), _unit_at_end(column)
-    if own is None or found is None or own.array != column:  # the name of a joint in an array
-        return None
-    return found[1] if own.quantity in {found[0], "command"} else None
-
-
-def _unit_at_end(column: str) -> tuple[Quantity, str] | None:
-    """Return the unit at the end of a name, and what it measures."""
-    words = _words(column)
-    for end in (" ".join(words[-count:]) for count in (2, 1) if len(words) > count):
-        for quantity, units in _TOLD.items():
-            if end in units:
-                return quantity, units[end]
-    return None
-
-
-def _commanded(column: str) -> Quantity | None:
-    """Return what a command commands, from the unit or another word in its name; None if it tells neither."""
-    if (found := _unit_at_end(column)) is not None:
-        return found[0]
-    words = [part for word in _words(column) for part in _parts(word)]
-    kinds: tuple[Quantity, ...] = ("velocity", "effort", "position")
-    return next((kind for kind in kinds if any(word in _WORDS[kind] for word in words if word not in _BARE)), None)
-
-
-@dataclass(frozen=True)
-class ColumnMeaning:
-    """Meaning of a column's name.
-
-    `key` is the joint's name or number, and `array` the array, topic or field that contains the column. It is `ordered`
-    if the key is a number in an order that the log does not explain.
-    """
-
-    quantity: Quantity
-    key: str
-    array: str
-    ordered: bool
-
-
 @dataclass
 class ColumnMapDraft:
     """Draft column map: its keys, notes on what the user must check, and coordinates without a column.
@@ -200,45 +122,6 @@ class ColumnMapDraft:
         self.doubts.append(f"commands are position targets, as they are like the positions; {_FOLLOWED}")
 
 
-def meaning(column: str) -> ColumnMeaning | None:
-    """Return the meaning of a column's name; None if it does not concern a joint."""
-    motor = motor_field(column)
-    if motor is not None:
-        array, number, what, command = motor
-        return ColumnMeaning("command" if command else what, str(number), f"{array}.{what}", True)
-    match = _ROS_STATE.fullmatch(column)
-    if match:
-        topic, name, key = match.groups()
-        command = not set(_words(topic)).isdisjoint(_WORDS["command"]) or ".points[" in column
-        quantity: Quantity = (
-            "position" if name.startswith("pos") else "velocity" if name.startswith("vel") else "effort"
-        )
-        return ColumnMeaning("command" if command else quantity, key, f"{topic}.{name}", key.isdecimal())
-    array, key = split_reference(column)
-    if key is not None and _UNIT_WORDS.issuperset(_words(key)):  # "elbow position [deg]"
-        array, key = column, None
-    if key is not None and not key.isdecimal():
-        stem, _, suffix = key.rpartition(".")
-        inner = _quantity(suffix) if stem else None
-        outer = _quantity(array)
-        quantity_ = "command" if outer == "command" else inner or outer
-        return None if quantity_ is None else ColumnMeaning(quantity_, stem if inner else key, array, False)
-    words = [part for word in _words(array) for part in _parts(word)]
-    if any(word in _NO_JOINT for word in words):
-        return None
-    quantity_ = _quantity(" ".join(words))
-    found = _unit_at_end(array)
-    if quantity_ is None and found is not None and found[1] != "m":  # "elbow_deg"; many things are in metres
-        quantity_ = found[0]
-    if quantity_ is None:
-        return None
-    if key is not None:
-        return ColumnMeaning(quantity_, key, array, True)
-    rest = [word for word in words if not any(word in known for known in _WORDS.values())]
-    rest = [word for word in rest if word not in _UNIT_WORDS | _MEASURED]
-    return ColumnMeaning(quantity_, "_".join(rest), array, False) if rest else None
-
-
 def draft_map(
     source: Source, name: str, topics: Sequence[Topic], spec: StateSpec | None,
     centers: Mapping[str, Vector3] = MappingProxyType({}),
@@ -248,7 +131,6 @@ def draft_map(
     `centers` are centres of mass of free joints' bodies in their frames [m], by joint.
     """
     columns = [column for topic in topics for column in topic.columns]
-    known = {column: own for column in columns if (own := meaning(column)) is not None}
     draft = ColumnMapDraft({"format": name})
     stamp = source.stamp()
     if stamp is not None:
@@ -257,8 +139,17 @@ def draft_map(
     joints = [joint.name for joint in spec.joints if joint.scalar] if spec is not None else None
     floating = [joint for joint in spec.joints if not joint.scalar] if spec is not None else []
     for joint in floating:
-        _add_floating(draft, joint, columns, name)
+        tree, notes = base_columns(joint, columns, name)
+        if tree is None:
+            draft.absent.append(_pose_of(joint.name))
+            continue
+        draft.tree.setdefault("floating", {})[joint.name] = tree
+        draft.doubts += notes
         _add_center(draft, joint.name, centers.get(joint.name))
+    posed = draft.tree.get("floating", {})
+    used = [c for tree in posed.values() for part in tree.values() if isinstance(part, list) for c in part]
+    left = [column for column in columns if column not in used or name == "mujoco"]  # whose arrays go on with joints
+    known = {column: own for column in left if (own := meaning(column)) is not None}
     if joints is not None:
         known = _by_motor(known, joints)
     skip = sum(joint.nq for joint in floating) if name == "mujoco" else 0, sum(j.nv for j in floating)
@@ -266,7 +157,6 @@ def draft_map(
     draft.tree["q"] = q
     _note_absent(draft, "position", joints or [], q)
     qd = _coordinates(draft, known, "velocity", list(q), skip[1] if name == "mujoco" else 0)
-    posed = draft.tree.get("floating", {})
     moving = [tree for tree in posed.values() if "angular_velocity" in tree]
     if q.keys() == qd.keys() and len(moving) == len(posed) and (qd or moving):
         draft.tree["qd"] = qd
@@ -280,7 +170,6 @@ def draft_map(
         for entry in draft.tree[what].values() if isinstance(draft.tree.get(what), dict) else ():
             if (unit := told_unit(entry["column"])) not in {None, "rad", "rad/s", "m", "m/s", "N m"}:
                 entry["unit"] = unit
-    used = [c for tree in posed.values() for part in tree.values() for c in part]
     measured, doubts = draft_measured(columns, used)
     if spec is not None and spec.floating:
         doubts += _leave_unmeasured(draft, spec, columns, measured)
@@ -322,7 +211,7 @@ def _leave_unmeasured(
     measured |= more
     calves = feet(joint.name for joint in spec.joints if joint.scalar)
     for forces in (c.removesuffix("[0]") for c in columns if calves and c.endswith(tuple(f"{f}[0]" for f in _FEET))):
-        tree = {"contact": _by_number(forces, 0, len(calves))}
+        tree = {"contact": numbered(forces, 0, len(calves))}
         measured["feet"] = {"kind": "foot_switch", "columns": tree, "joints": list(calves), "threshold": 20}
         doubts.append(f"feet: {_HINTS['foot_switch']}")
     return [f"{base}: no pose is logged; `neurodyn adapt` estimates it from the other sensors", *doubts]
@@ -351,13 +240,13 @@ def _add_controls(
     commands = {column: m for column, m in known.items() if m.quantity == "command"}
     ros = {column: m for column, m in commands.items() if m.array.rpartition(".")[2].startswith(("pos", "vel", "eff"))}
     fitting = {column: m for column, m in ros.items() if m.array.rpartition(".")[2].startswith(wanted[:3])}
-    kinds = {column: _commanded(column) for column in commands if column not in ros}
+    kinds = {column: commanded(column) for column in commands if column not in ros}
 
     def of_kind(kind: Quantity | None) -> dict[str, ColumnMeaning]:
         return {column: commands[column] for column, own in kinds.items() if own == kind}
 
     efforts = {column: m for column, m in known.items() if m.quantity == "effort"}
-    currents = {column: m for column, m in efforts.items() if _CURRENTS.intersection(_words(column))}
+    currents = {column: m for column, m in efforts.items() if CURRENTS.intersection(words_of(column))}
     choices = [_coordinates(draft, fitting, "command", controls, 0)]
     if not target:
         torques = {column: m for column, m in efforts.items() if column not in currents}
@@ -406,15 +295,15 @@ def _coordinates(
             return {key: {"column": column} for key, column in named.items()}
         first = next(iter(arrays.values()), {})
         return {f"joint{key}": {"column": column} for key, column in first.items()}
-    lower = {_plain(key): column for key, column in named.items()}
-    by_name = {joint: {"column": lower[_plain(joint)]} for joint in joints if _plain(joint) in lower}
+    lower = {plain_name(key): column for key, column in named.items()}
+    by_name = {joint: {"column": lower[plain_name(joint)]} for joint in joints if plain_name(joint) in lower}
     if len(by_name) == len(joints) and by_name:
-        taken = {_plain(joint): entry["column"] for joint, entry in by_name.items()}
-        rivals = [(taken[_plain(own.key)], column) for column, own in known.items()
-                  if own.quantity == quantity and not own.ordered and _plain(own.key) in taken]  # fmt: skip
+        taken = {plain_name(joint): entry["column"] for joint, entry in by_name.items()}
+        rivals = [(taken[plain_name(own.key)], column) for column, own in known.items()
+                  if own.quantity == quantity and not own.ordered and plain_name(own.key) in taken]  # fmt: skip
         _doubt_rivals(draft, quantity, *next(((one, other) for one, other in rivals if one != other), ("", "")))
         return by_name
-    if numbers := {int(found[1]): c for key, c in named.items() if (found := _NUMBER.fullmatch(key))}:
+    if numbers := {int(found[1]): c for key, c in named.items() if (found := JOINT_NUMBER.fullmatch(key))}:
         own = dict(sorted(numbers.items()))
         arrays[", ".join(own.values())] = {str(number): column for number, column in own.items()}
     fitting = [array for array, numbered in arrays.items() if len(numbered) - skip == len(joints) > 0]
@@ -439,82 +328,6 @@ def _note_absent(draft: ColumnMapDraft, what: str, joints: Iterable[str], presen
     draft.absent += [f"the {what} of {joint!r}" for joint in joints if joint not in present]
 
 
-def _add_floating(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str], name: str) -> None:
-    """Add the columns of a free or ball joint, from its own topics, odometry, or a simulator."""
-    there = set(columns)
-    tree: dict[str, Any] | None = None
-    if name == "mujoco" and joint.kind == "free":
-        tree = {
-            "position": _by_number("qpos", 0, 3), "quaternion": _by_number("qpos", 3, 4), "order": "wxyz",
-            "linear_velocity": _by_number("qvel", 0, 3), "linear_of": "origin",
-            "angular_velocity": _by_number("qvel", 3, 3), "angular_axes": "body",
-        }  # fmt: skip
-    for root in sorted({c.rpartition("/root_pose[")[0] for c in columns if "/root_pose[" in c}):
-        tree = tree or {
-            "position": _by_number(f"{root}/root_pose", 0, 3), "quaternion": _by_number(f"{root}/root_pose", 3, 4),
-            "order": "wxyz", "linear_velocity": _by_number(f"{root}/root_velocity", 0, 3),
-            "angular_velocity": _by_number(f"{root}/root_velocity", 3, 3), "angular_axes": "world",
-        }  # fmt: skip
-    pose, twist = f"/{joint.name}/pose.pose", f"/{joint.name}/twist.twist"
-    if tree is None and f"{pose}.orientation.w" in there:
-        tree = _of_messages(pose, twist) | {"angular_axes": "world"}
-    odometry = next(
-        (c.removesuffix(".pose.pose.orientation.w") for c in columns if c.endswith(".pose.pose.orientation.w")), ""
-    )
-    if tree is None and odometry and joint.kind == "free":
-        tree = _of_messages(f"{odometry}.pose.pose", f"{odometry}.twist.twist")
-        tree |= {"angular_axes": "body", "linear_axes": "body", "linear_of": "origin"}
-    tracked = next((c.removesuffix(".orientation.w") for c in columns if c.endswith(".pose.orientation.w")), "")
-    if tree is None and tracked:
-        tree = {key: value for key, value in _of_messages(tracked, "").items() if not key.endswith("velocity")}
-        draft.doubts.append(f"{joint.name}: velocities are differentiated from its poses")
-    if tree is None:
-        tree = _of_angles(draft, joint, columns)
-    used = [c for key, value in (tree or {}).items() if isinstance(value, list) for c in value]
-    if tree is None or not set(used) <= there:
-        draft.absent.append(_pose_of(joint.name))
-        return
-    if joint.kind == "ball":
-        tree = {k: v for k, v in tree.items() if not k.startswith(("position", "linear"))}
-    draft.tree.setdefault("floating", {})[joint.name] = tree
-
-
-_ROLL = re.compile(r"roll|rpy(?=\[0])", re.IGNORECASE)
-_PLACES = ("", "pos_", "position_", "p", "pos.", "position.")
-
-
-def _of_angles(draft: ColumnMapDraft, joint: JointSpec, columns: Sequence[str]) -> dict[str, Any] | None:
-    """Return a pose whose rotation is named roll, pitch and yaw; None if there is none, or no position beside it."""
-    for column, match in ((column, match) for column in columns if (match := _ROLL.search(column))):
-        stem, word, end = column[: match.start()], match[0], column[match.end() :]
-        cased = str.upper if word.isupper() else str.title if word.istitle() else str.lower
-        names = [f"{stem}{cased(angle)}{end}" for angle in ("roll", "pitch", "yaw")]
-        names = _by_number(stem + word, 0, 3) if end == "[0]" else names
-        places = [_position_columns(stem + place, columns) for place in _PLACES] if joint.kind == "free" else [([], "")]
-        place, length = next((one for one in places if one is not None), (None, ""))
-        if place is None or not set(names) <= set(columns):
-            continue
-        draft.doubts.append(
-            f"{joint.name}: roll, pitch and yaw are taken for angles about the world's axes in this order (`sequence`: "
-            "xyz), and its velocities are differentiated from its poses"
-        )
-        units = {"angles_unit": _TOLD["position"].get(" ".join(_words(end)), ""), "position_unit": length}
-        tree = {"position": place, "angles": names, "sequence": "xyz", **units}
-        return {name: value for name, value in tree.items() if value}
-    return None
-
-
-def _position_columns(start: str, columns: Sequence[str]) -> tuple[list[str], str] | None:
-    """Return the columns of x, y and z that begin with a text, and their unit, if their names tell one."""
-    for column in columns:
-        end = column.removeprefix(start + "x")
-        unit = _TOLD["position"].get(" ".join(_words(end)), "")
-        names = [f"{start}{axis}{end}" for axis in "xyz"]
-        if end != column and (unit or not end) and set(names) <= set(columns):
-            return names, unit
-    return None
-
-
 def _pose_of(joint: str) -> str:
     return f"the pose and velocity of {joint!r}"
 
@@ -533,20 +346,6 @@ def _add_center(draft: ColumnMapDraft, joint: str, center: Vector3 | None) -> No
         draft.doubts.append(f"{joint}: give `center_of_mass` [m], because its velocity is that of the origin")
     else:
         tree["center_of_mass"] = [round(value, 9) for value in center]
-
-
-def _of_messages(pose: str, twist: str) -> dict[str, Any]:
-    return {
-        "position": [f"{pose}.position.{axis}" for axis in "xyz"],
-        "quaternion": [f"{pose}.orientation.{axis}" for axis in "xyzw"],
-        "order": "xyzw",
-        "linear_velocity": [f"{twist}.linear.{axis}" for axis in "xyz"],
-        "angular_velocity": [f"{twist}.angular.{axis}" for axis in "xyz"],
-    }
-
-
-def _by_number(array: str, first: int, count: int) -> list[str]:
-    return [f"{array}[{index}]" for index in range(first, first + count)]
 
 
 def draft_text(
@@ -608,24 +407,3 @@ def _table(
 def _flow(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10_000, allow_unicode=True)
     return text.removesuffix("...\n").strip()
-
-
-def _quantity(text: str) -> Quantity | None:
-    words = _words(text)
-    return next((quantity for quantity, known in _WORDS.items() if any(word in known for word in words)), None)
-
-
-def _words(text: str) -> list[str]:
-    text = _SYMBOLS.sub(lambda found: found[0].lower(), text.replace("°", " deg "))
-    spaced = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)
-    return [word for word in re.split(r"[^a-z0-9]+", spaced.lower()) if word]
-
-
-def _parts(word: str) -> tuple[str, ...]:
-    """Return the word for a quantity and the number of a joint, such as tau and 1, or the word itself."""
-    found = _NUMBERED.fullmatch(word)
-    return tuple(part for part in found.groups() if part) if found else (word,)
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "", name.lower())

@@ -9,7 +9,7 @@ the robot's. A base that nothing tracks is `UNMEASURED`.
 
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Literal, NamedTuple
 
@@ -260,26 +260,57 @@ def check_readings(
     under the declared order, qd [N, nv] is in the declared axes, and `steps` [N - 1] are times from each row to the
     next [s], NaN between different runs.
     """
-    rows = np.flatnonzero(np.isfinite(steps) & (steps > 0))
     for joint, place in _places(spec):
         declared = floating.get(joint.name)
-        if declared is None or not len(rows):
-            continue
-        mean = 0.5 * (qd[rows] + qd[rows + 1])
-        angular = [
-            _angular_misfits(declared, q[:, place.quaternion], mean[:, place.angular], rows, steps[rows], span)
-            for span in (1, _SPAN)
-        ]
-        words = f"{declared.reading}, angular_axes: {declared.angular_axes}"
-        _judge(angular, words, "angular velocity", "rad/s", "angular_unit", joint.name, where)
-        if joint.kind == "free":
-            rate = (q[rows + 1, :3] - q[rows, :3]) / steps[rows, None]
-            quaternion, turning = q[rows, place.quaternion], mean[:, place.angular]
-            turning = turning if declared.angular_axes == "world" else rotate(quaternion, turning)
-            arm = np.cross(turning, _arm(declared, quaternion))
-            linear = [_linear_misfits(quaternion, mean[:, place.linear], rate, arm, span) for span in (1, _SPAN)]
-            words = f"linear_axes: {declared.linear_axes}, linear_of: {declared.linear_of}"
-            _judge(linear, words, "linear velocity", "m/s", "linear_unit and position_unit", joint.name, where)
+        if declared is not None:
+            for one in _comparisons(declared, q[:, place.q], qd[:, place.qd], steps):
+                _judge(one, joint.name, where)
+
+
+def fitting_conventions(
+    declared: FloatingColumns, q: np.ndarray, qd: np.ndarray, steps: np.ndarray
+) -> dict[str, str]:  # fmt: skip
+    """Return conventions of velocities, and of the quaternion, that fit a pose's differences where the declared do not.
+
+    Shapes and conventions are those of `check_readings`, of a single joint. Of angular velocities they are told first,
+    and of linear ones once those of angular ones fit.
+    """
+    for one in _comparisons(declared, q, qd, steps):
+        best = _Reading.of(one.by_span[0], one.declared)
+        if not best.fits and best.least <= _ROUGH * best.speed:
+            return dict(part.split(": ") for part in best.best.split(", "))
+    return {}
+
+
+class _Comparison(NamedTuple):
+    """A velocity beside the differences of its pose: misfits and speeds of each reading, over one row and several."""
+
+    by_span: list[dict[str, tuple[float, float]]]
+    declared: str
+    what: str
+    unit: str
+    units: str
+
+
+def _comparisons(
+    declared: FloatingColumns, q: np.ndarray, qd: np.ndarray, steps: np.ndarray
+) -> Iterator[_Comparison]:  # fmt: skip
+    rows = np.flatnonzero(np.isfinite(steps) & (steps > 0))
+    if not len(rows):
+        return
+    quaternion, mean = q[:, -4:], 0.5 * (qd[rows] + qd[rows + 1])
+    turning = mean[:, -3:]
+    angular = [_angular_misfits(declared, quaternion, turning, rows, steps[rows], span) for span in (1, _SPAN)]
+    words = f"{declared.reading}, angular_axes: {declared.angular_axes}"
+    yield _Comparison(angular, words, "angular velocity", "rad/s", "angular_unit")
+    if mean.shape[1] > 3:
+        rate = (q[rows + 1, :3] - q[rows, :3]) / steps[rows, None]
+        quaternion = quaternion[rows]
+        turning = turning if declared.angular_axes == "world" else rotate(quaternion, turning)
+        arm = np.cross(turning, _arm(declared, quaternion))
+        linear = [_linear_misfits(quaternion, mean[:, :3], rate, arm, span) for span in (1, _SPAN)]
+        words = f"linear_axes: {declared.linear_axes}, linear_of: {declared.linear_of}"
+        yield _Comparison(linear, words, "linear velocity", "m/s", "linear_unit and position_unit")
 
 
 def continuous_signs(spec: StateSpec, q: np.ndarray) -> None:
@@ -405,10 +436,8 @@ class _Reading(NamedTuple):
         return self.speed < _STILL or (self.misfit <= _MISFIT * self.speed and not self.beaten)
 
 
-def _judge(
-    by_span: Sequence[dict[str, tuple[float, float]]], declared: str, what: str, unit: str, units: str, joint: str,
-    where: str,
-) -> None:  # fmt: skip
+def _judge(comparison: _Comparison, joint: str, where: str) -> None:
+    by_span, declared, what, unit, units = comparison
     judged = [_Reading.of(misfits, declared) for misfits in by_span]
     if any(one.fits for one in judged):
         closest = min(judged, key=lambda one: one.misfit / max(one.speed, _STILL))

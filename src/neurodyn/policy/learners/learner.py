@@ -71,7 +71,7 @@ from neurodyn.policy.trust.support import (
 )
 from neurodyn.policy.worlds.environment import PolicyEnvironment
 from neurodyn.policy.worlds.randomisation import Randomisation, open_randomisation, seen_by_critic
-from neurodyn.robots.data import on_declared_ground, open_robot_data
+from neurodyn.robots.data import open_robot_data
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Task
 from neurodyn.tasks.observations import CRITIC, POLICY
@@ -285,7 +285,7 @@ class PolicyLearner(Learner):
         with contextlib.suppress(InputError):
             robot = self._task.declaration()
             names = training_logs(self._training_dynamics.name)
-            return Mixture.of([on_declared_ground(robot, open_robot_data(robot, name)) for name in names])
+            return Mixture.of([open_robot_data(robot, name) for name in names])
         return None
 
     @cached_property

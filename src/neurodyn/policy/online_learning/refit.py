@@ -43,7 +43,7 @@ from neurodyn.policy.settings import RANDOM, STILL
 from neurodyn.report.identification import write_identification
 from neurodyn.robots import Robot
 from neurodyn.robots.base_channels import open_measured_data
-from neurodyn.robots.data import on_declared_ground, open_robot_data
+from neurodyn.robots.data import open_robot_data
 from neurodyn.tasks import Task
 
 _SIZE, _FINETUNE = "small", "finetune"
@@ -121,7 +121,7 @@ class Refit(ABC):
 
     def open(self, robot: Robot, data: str) -> Store:
         """Open data of the robot, with its declared ground for logs that name none."""
-        return on_declared_ground(robot, open_robot_data(robot, data))
+        return open_robot_data(robot, data)
 
     def random(
         self, task: Task, reference: ResolvedDynamics, settings: OnlineSettings, out: Path, seed: int,
@@ -360,7 +360,7 @@ class AdaptRefit(Refit):
 
     def open(self, robot: Robot, data: str) -> Store:
         """Open data of the robot, whose base may be unmeasured."""
-        return on_declared_ground(robot, open_robot_data(robot, data, base=False))
+        return open_robot_data(robot, data, base=False)
 
     def fit(self, fit: Fit) -> None:
         """Adapt the declared robot to all logs."""

@@ -21,7 +21,7 @@ from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.evaluate.run import training_logs
 from neurodyn.policy.settings import AimSettings, TrainingSettings
 from neurodyn.policy.trust.judges import CHOOSING, EPISODES, Judges, Promise, judges_of, promise_of, reward_misfit
-from neurodyn.robots.data import on_declared_ground, open_robot_data
+from neurodyn.robots.data import open_robot_data
 from neurodyn.sim.draws import QuantityDraws
 from neurodyn.tasks import Task
 
@@ -206,5 +206,5 @@ def _logs(task: Task, run: str) -> Sequence[Store]:
         robot = task.declaration()
         if not Path(run).is_dir():
             return ()
-        return [on_declared_ground(robot, open_robot_data(robot, name)) for name in training_logs(run)]
+        return [open_robot_data(robot, name) for name in training_logs(run)]
     return ()
