@@ -20,6 +20,7 @@ from neurodyn.identify.fit.population_search import cma_es
 from neurodyn.identify.fit.readings import Noise, estimate_noise
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals, require_finite, without_jumps
 from neurodyn.identify.settings import IdentificationSettings
+from neurodyn.identify.unknowns.search_space import Coordinate, CoordinateSpace
 from tests.identify import pendulum
 
 ASKED = ("elbow.mass", "elbow.com.z", "*.damping", "*.friction")
@@ -55,6 +56,27 @@ def test_a_difference_across_a_jump_is_cut():
     assert torch.equal(without_jumps(plain), plain)
     ratio = float(found[0, 7].norm() / plain[0].square().sum((1, 2)).sqrt().quantile(0.95))
     assert 5.0 < ratio < 20.0
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"one_sided": True}, {"rough": True}], ids=["central", "forward", "near contacts"]
+)
+@pytest.mark.parametrize("damping", [0.0, 0.25])
+def test_at_a_bound_derivatives_are_those_to_the_inside(options: dict, damping: float):
+    name = "elbow.damping"
+    coordinate = Coordinate(name, 0.0, 1.0, 0.1, quantities=(name,), most=0.25)
+    space = CoordinateSpace(pendulum.mechanism(), [coordinate], {}, {name: 0.1})
+    windows = pendulum.windows(pendulum.dynamics(name), {name: 0.1})
+    model = pendulum.dynamics(name)
+    residuals = Residuals(
+        model, windows, pendulum.true_noise(), ResidualOptions(huber=None, initial=False, **options), space=space
+    )
+    x, step = torch.tensor([[coordinate.of(damping)]], dtype=torch.float64), 1e-5 if damping == 0.0 else -1e-5
+    cost, moved = (float(residuals.cost(residuals.start(at))) for at in (x, x + step))
+    slope = float(residuals.normal(residuals.start(x)).gradient[0, :, 0].sum())
+    outlying = 0.3 if "rough" in options else 0.02  # windows that are scaled down (`without_jumps`)
+    assert slope == pytest.approx((moved - cost) / step, rel=outlying)
+    assert slope * step < 0.0  # the damping of the motion lies inside
 
 
 def test_near_contacts_more_windows_are_limited_by_those_in_which_a_coordinate_matters():

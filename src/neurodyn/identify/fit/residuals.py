@@ -526,33 +526,51 @@ class Residuals:
         """
         sets, count = point.x.shape[0], getattr(point, name).shape[-1]
         group = max(1, _WORLDS // (sets * self.windows.count))
+        behind_by, ahead_by = self._room(point, name, step)  # [count, S], less than a step at a bound
 
         @torch.no_grad()  # no_grad holds for the calling thread only
         def of_group(number: int) -> tuple[Tensor, ...]:
             columns = range(group * number, min(group * (number + 1), count))
-            moved, width = self._move(point, name, columns, step), 2.0 * step
+            below, above = (by[columns.start : columns.stop, :, None, None, None] for by in (behind_by, ahead_by))
+
+            def moved(steps: float | Tensor) -> Tensor:
+                return self._move(point, name, columns, steps).view(len(columns), *errors.shape)
+
             if both_sides:
-                behind = self._turned(
-                    errors - self._move(point, name, columns, -step).view(len(columns), *errors.shape)
-                )
-                ahead = self._turned(moved.view(len(columns), *errors.shape).sub_(errors))
-                smaller = torch.where((ahead.abs() < behind.abs()) | behind.isnan(), ahead, behind)
-                return smaller.flatten(0, 1).div_(step).split(sets)
-            if self.options.one_sided:
-                change, width = moved.view(len(columns), *errors.shape).sub_(errors).flatten(0, 1), step
+                behind, ahead = self._turned(errors - moved(-step)), self._turned(moved(step).sub_(errors))
+                smaller = torch.where((ahead.abs() < behind.abs()) | behind.isnan() | (below < step), ahead, behind)
+                found = torch.where((above < step) & (below >= step), behind, smaller).div_(step)
+            elif self.options.one_sided:
+                towards = torch.where((above < step) & (below >= step), -step, step)
+                found = self._turned(moved(towards).sub_(errors)).div_(towards)
             else:
-                change = moved.sub_(self._move(point, name, columns, -step))
-            return self._turned(change).div_(width).split(sets)
+                found = self._turned(moved(step).sub_(moved(-step))).div_((below + above).clamp_min(1e-12))
+            return found.flatten(0, 1).split(sets)
 
         found = in_threads(of_group, -(-count // group), self._threads)
         return [one for derivatives in found for one in derivatives]
 
-    def _move(self, point: Point, name: str, columns: Sequence[int], step: float) -> Tensor:
-        """Return the errors with each of these columns moved, in all logs or windows, [columns * S, W, T, channels]."""
+    def _room(self, point: Point, name: str, step: float) -> tuple[Tensor, Tensor]:
+        """Return how far each coordinate may move down and up, by a step at most, both [coordinates, S]."""
+        count, sets = getattr(point, name).shape[-1], len(point.x)
+        if name != "x":
+            whole = torch.full((count, sets), step, dtype=point.x.dtype)
+            return whole, whole
+        below, above = point.x - self.space.lower, self.space.upper - point.x
+        return below.clamp(0.0, step).mT, above.clamp(0.0, step).mT
+
+    def _move(self, point: Point, name: str, columns: Sequence[int], step: float | Tensor) -> Tensor:
+        """Return the errors with each of these columns moved, in all logs or windows, [columns * S, W, T, channels].
+
+        A step is one for all, or [columns, S, 1, 1, 1].
+        """
         moved, sets = Point.concatenate([point] * len(columns)), len(point.x)
         part = getattr(moved, name)
         for k, column in enumerate(columns):
-            part[k * sets : (k + 1) * sets, ..., column] += step
+            own = part[k * sets : (k + 1) * sets, ..., column]
+            own += step[k].view(-1, *(1,) * (own.ndim - 1)) if isinstance(step, Tensor) else step
+        if name == "x":
+            part.copy_(self.space.clip(part))
         return self._errors(*self._worlds(self.space.values(moved.x), moved))
 
     def _halve(self, errors: Tensor, sets: int) -> Tensor:
