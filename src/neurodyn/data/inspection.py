@@ -18,6 +18,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.progress import tracked
 from neurodyn.data.command_parts import KIND
 from neurodyn.data.header import Split, Status
+from neurodyn.data.log_checks import FASTEST_TURN
 from neurodyn.data.readers.column_map import READERS, LogFormat, require_format
 from neurodyn.data.readers.column_names import meaning, told_unit
 from neurodyn.data.readers.draft import ColumnMapDraft, draft_map, draft_text
@@ -406,9 +407,11 @@ class _LogContents:
             return told
         if known.quantity == "position":
             good = np.abs(own.value[np.isfinite(own.value)])
-            if name in self.unbounded:  # a wheel's angle may have any size; one in degrees begins again at 360
-                steps = np.abs(np.diff(own.value))
-                return "deg" if bool(((steps > 350.0) & (steps < 361.0)).any()) else ""
+            if name in self.unbounded:  # a wheel's angle may have any size
+                steps, clock = np.abs(np.diff(own.value)), np.diff(own.time) * self.time_unit()[1]
+                rates = steps[clock > 0] / clock[clock > 0]
+                around = bool(((steps > 350.0) & (steps < 361.0)).any())
+                return "deg" if around or (len(rates) and float(np.quantile(rates, 0.95)) > FASTEST_TURN) else ""
             return "deg" if len(good) and float(np.quantile(good, 0.99)) > 7.0 else "rad"
         if known.quantity != "velocity":
             return None

@@ -53,7 +53,7 @@ _USUALLY = 0.99
 _OUTSIDE, _FAR, _MOST_OUTSIDE, _BEYOND = 0.02, 0.3, 0.6, 0.1
 """Shares of the rows beyond a joint's limits that are a warning, degrees if these would be within, and a failure; and
 the least excess that counts, as a share of the joint's range."""
-_TURNS, _FASTEST = 4.0 * math.pi, 60.0
+_TURNS, FASTEST_TURN = 4.0 * math.pi, 60.0
 """Range of a joint that has no limits [rad], and speed [rad/s], above which angles are in degrees."""
 _EXCEEDED, _ABOVE = 0.01, 1.05
 """Share of commands beyond the declared limits that counts, and by how much."""
@@ -278,7 +278,7 @@ def units_of_angles(log: LogColumns) -> Iterator[Finding]:
             continue
         q, fast = log.position(joint.name), float(np.quantile(np.abs(rates), 0.95))
         turns = joint.lower is None and not joint.continuous and np.ptp(q) > _TURNS
-        if fast > _FASTEST or turns:
+        if fast > FASTEST_TURN or turns:
             yield Finding(
                 "degrees", "warning",
                 f"{joint.name} goes from {q.min():.3g} to {q.max():.3g} at {fast:.3g} per second: degrees?",
