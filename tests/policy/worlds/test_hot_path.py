@@ -90,12 +90,12 @@ def test_a_frame_of_hybrid_dynamics_is_a_short_story(worlds):
     assert max(call.depth for call in calls) <= 6
 
 
-@pytest.mark.parametrize(("dynamics", "most"), [("pretrained:cartpole", 55), ("analytic", 48)])
+@pytest.mark.parametrize(("dynamics", "most"), [("pretrained:cartpole", 56), ("analytic", 49)])
 def test_a_frame_of_other_dynamics_is_not_much_longer(dynamics, most):
     assert len(calls_of_a_frame("cartpole-swingup", dynamics)) <= most
 
 
-@pytest.mark.parametrize(("task", "most"), [("ant-run", 28), ("franka-position", 35)])
+@pytest.mark.parametrize(("task", "most"), [("ant-run", 29), ("franka-position", 36)])
 def test_tasks_differ_by_their_formulas_and_controllers_alone(task, most):
     calls = calls_of_a_frame(task, "hybrid")
     assert len(without_formulas(calls)) <= most
