@@ -155,7 +155,7 @@ class TrainingSettings(Config, frozen=True):
     """Learner's value of a failure, in rewards. If rewards start below 0, as in walking, a value of 0 would draw the
     policy to fail."""
     within_known: bool = False
-    """Whether imagined episodes fail that leave what the model has seen (`dynamics.known_inputs`)."""
+    """Whether episodes fail in frames never seen (`dynamics.known_inputs`)."""
     clone: CloneSettings | None = None
     """Imitation of the log by the initial policy, in models of logs; None for a random one."""
     network: NetworkSettings = NetworkSettings()

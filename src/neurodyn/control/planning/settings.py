@@ -23,7 +23,7 @@ class PlannerSettings(Config, frozen=True):
     penalty: float = 0.0
     """Weight of the model's epistemic uncertainty, in the unit of the task's `penalty_scale` (lambda)."""
     caution: float = 0.0
-    """Reward that each frame outside of what the model has seen costs (`dynamics.known_inputs`)."""
+    """Cost of frames never seen (`dynamics.known_inputs`)."""
     correction: float = 0.0
     """Share of the last error over one frame in the running mean that is added to each frame of the model,
     so that a robot rests where it should in spite of the model; 0 for none."""
