@@ -445,6 +445,9 @@ def test_searches_of_a_walking_robot_are_alike_with_and_without_motion_capture(h
     model = structures(declared, settings, ())[0]
     short = model.with_substeps(2 * model.engine.substeps)
     walks, flies = Fitting(short, tracked, settings, 1), Fitting(replace(short, scene=None), tracked, settings, 1)
+    body = replace(FitModel.declared(load("cube"), "cube", settings), scene=model.scene)
+    assert body.touches(tracked.header)
+    assert not body.walks(tracked.header)
     assert [(one.walks, one.residuals(one._few).options.near) for one in (walks, flies)] == [
         (True, True),
         (False, False),

@@ -27,7 +27,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.geometry.rotation import quaternion_matrix
 from neurodyn.identify.settings import IdentificationSettings
-from neurodyn.identify.unknowns.quantities import carriers, free_space, in_air, matching
+from neurodyn.identify.unknowns.quantities import carriers, free_space, in_air, is_single, matching
 from neurodyn.identify.unknowns.search_space import PAYLOAD, Coordinate, CoordinateSpace, inertial_quantities
 from neurodyn.multibody.engine import EngineConfig, nominal
 from neurodyn.robots import Robot
@@ -251,8 +251,8 @@ class FitModel:
         return ground and bool(self.mechanism.points)
 
     def walks(self, header: StoreHeader) -> bool:
-        """Return whether the robot may, and its base floats."""
-        return self.mechanism.floating and self.touches(header)
+        """Return whether the robot may, and its base floats on joints: not a single body, which carries no payload."""
+        return self.mechanism.floating and not is_single(self.mechanism) and self.touches(header)
 
     def with_substeps(self, substeps: int) -> "FitModel":
         """Return this robot with so many steps of the engine in a frame."""
