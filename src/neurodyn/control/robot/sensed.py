@@ -191,6 +191,7 @@ class SensedReader(StateReader):
     def __init__(self, reader: StateReader, base: SensedBase) -> None:
         """Wrap the reader of a tracked robot."""
         self._reader, self._base = reader, base
+        self.measured = reader.measured
 
     def read(self, state: State, step: Step | None = None, torque: Tensor | None = None) -> Quantities:
         """Return the quantities of the last readings; unknown ones are refused, and NaN where rewards read them."""
