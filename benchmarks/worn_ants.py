@@ -6,6 +6,7 @@ roll-outs from its log's states: the error that noise in these states causes for
 
     python benchmarks/worn_ants.py --ants ElasticAnt --policies policies/run
     python benchmarks/worn_ants.py --ants ElasticAnt --train policies/there --iterations 180
+    python benchmarks/worn_ants.py --ants WornAnt --train policies/sensed-there --observe sensors
     python benchmarks/worn_ants.py --ants ElasticAnt --log elastic.h5 --policies
 """
 
@@ -130,7 +131,8 @@ def left_by_noise(ant: str, log: Path) -> dict[str, float]:
 def train(ant: str, args: argparse.Namespace) -> None:
     """Train a policy in an ant."""
     request = TrainPolicyRequest(
-        task=TASK, dynamics="analytic", out=args.train, iterations=args.iterations, seed=args.seed, resume=args.resume
+        task=TASK, dynamics="analytic", out=args.train, iterations=args.iterations, seed=args.seed, resume=args.resume,
+        observe=args.observe,
     )
     job = open_training(request)
     where = dataclasses.replace(job.training_dynamics, dynamics=AntInMujoco(ant))
@@ -145,6 +147,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, help="log of the first ant")
     parser.add_argument("--train", type=Path, help="folder of a policy to train in the first ant")
     parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--observe", help="`sensors`: what a policy with encoders and an IMU sees")
     parser.add_argument("--iterations", type=int, default=180)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()

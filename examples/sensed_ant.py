@@ -11,7 +11,7 @@ It also returns its true state, to score episodes by it, too. A robot leaves it 
 import mujoco
 import numpy as np
 
-from worn_ant import WornAnt
+from worn_ant import ElasticAnt, WornAnt
 
 
 class SensedAnt(WornAnt):
@@ -43,3 +43,7 @@ class SensedAnt(WornAnt):
             "orientation": [*seen[1:], seen[0]],
             "truth": [*qpos[:3], *qpos[4:7], qpos[3], *qpos[self.q], *qvel[:3], *spin, *qvel[self.v]],
         }
+
+
+class ElasticSensedAnt(SensedAnt, ElasticAnt):
+    """The same of the ant whose lower legs bend."""
