@@ -139,7 +139,7 @@ def test_the_longest_of_stages_that_predict_alike_is_kept(costs: dict[str, float
 @pytest.mark.parametrize(("coordinates", "own"), [(100, True), (101, False)])
 def test_only_fits_of_few_quantities_end_with_their_own_derivatives(coordinates: int, own: bool):
     fitting = SimpleNamespace(
-        x=torch.zeros(coordinates), dynamics="short steps", doubled="doubled steps", tangent="long steps"
+        _seen=torch.zeros(coordinates), dynamics="short steps", doubled="doubled steps", tangent="long steps"
     )
     assert Fitting.take_own_derivatives(fitting) is own  # type: ignore[arg-type]
     assert fitting.tangent == ("doubled steps" if own else "long steps")
