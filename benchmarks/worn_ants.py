@@ -133,7 +133,7 @@ def train(ant: str, args: argparse.Namespace) -> None:
     request = TrainPolicyRequest(
         task=TASK, dynamics="analytic", out=args.train, iterations=args.iterations, seed=args.seed, resume=args.resume,
         observe=args.observe,
-    )
+    )  # fmt: skip
     job = open_training(request)
     where = dataclasses.replace(job.training_dynamics, dynamics=AntInMujoco(ant))
     train_policy(msgspec.structs.replace(job, training_dynamics=where, reference=None))
