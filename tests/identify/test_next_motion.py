@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+import neurodyn.identify.next_motion as next_motions
 from neurodyn.identify import AdaptationSettings, Identification, adapt
+from neurodyn.identify.identification import finished_fit
 from neurodyn.identify.motion.limits import SMOOTH, MotionLimits, MotionLimitSettings
+from neurodyn.identify.run import open_adaptation
 from neurodyn.identify.settings import FitStage
 from neurodyn.identify.stages.stage_windows import most_windows
 from neurodyn.sim.mujoco.clearance import RobotClearance
@@ -182,3 +185,21 @@ def test_a_promise_counts_the_windows_that_a_fit_compares_and_no_more():
     assert most_windows(stage, frames, minute, [15.0] * 4) == 240
     assert most_windows(stage, frames, minute, [3.0] * 20) == 60  # no logs, but episodes
     assert most_windows(stage, frames, 700.0, []) == 30  # overlaps say the same again
+
+
+def test_motions_are_the_same_however_many_are_played_at_once(
+    run: tuple[Path, Identification], monkeypatch: pytest.MonkeyPatch
+):
+    problem, settings, _ = open_adaptation(run[0])
+    fitting, fit = finished_fit(problem, run[0], settings)
+    search = next_motions._MotionSearch(fitting, fit.searched.point.x[0], fit.known.analysis)
+    waves, values = torch.stack([search._waves() for _ in range(3)]), search.fitted
+    together = list(search._motions(waves, values))
+    monkeypatch.setattr(next_motions, "_MOST_FRAMES", 2 * waves.shape[1])
+    apart = list(search._motions(waves, values))
+    assert len(apart) == len(together) == 3
+    for one, other in zip(apart, together, strict=True):
+        assert one is not None
+        assert other is not None
+        assert torch.equal(one[0].q, other[0].q)
+        assert torch.equal(one[1], other[1])

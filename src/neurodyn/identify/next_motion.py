@@ -19,7 +19,7 @@ wider intervals it is said why no motion narrows them.
 import csv
 import io
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -86,6 +86,8 @@ _POSES = 30
 """Frames of least motion in the logs that may be the pose of rest."""
 _TOGETHER = 4
 """Fewest worlds that are played: programs for vectors of worlds are compiled already."""
+_MOST_FRAMES = 1_000_000
+"""Most frames, of all worlds, that are played at once: about 2 GB for Cassie, whose log has 2 kHz."""
 _CHECKED, _CHECKED_FINALLY = 12.5, 50.0
 """Rates at which contacts are looked for, in candidates and samples, and in the chosen motion of the model [Hz]."""
 
@@ -466,15 +468,18 @@ class _MotionSearch:
         self.failed[fault] += 1
         return None
 
-    def _motions(self, moved: Tensor, values: Tensor) -> list[tuple[Trajectory, Tensor] | None]:
-        """Return the motions, shape [M, T, nu], and commands for all rows of values, or None where torques fail."""
+    def _motions(self, moved: Tensor, values: Tensor) -> Iterator[tuple[Trajectory, Tensor] | None]:
+        """Yield the motions, shape [M, T, nu], and commands for all rows of values, or None where torques fail."""
         if self._torque_driven:
-            return [self._follow(one, values) for one in moved]
-        rows, count = len(values), len(moved)
-        commands = (self.pose.command + moved).repeat_interleave(rows, 0)
-        path, played = self._play(commands, values.repeat(count, 1))
-        parts = [slice(k * rows, (k + 1) * rows) for k in range(count)]
-        return [(Trajectory(path.q[part], path.qd[part]), played[part]) for part in parts]
+            yield from (self._follow(one, values) for one in moved)
+            return
+        rows = len(values)
+        for some in moved.split(max(1, _MOST_FRAMES // (rows * moved.shape[1]))):
+            commands = (self.pose.command + some).repeat_interleave(rows, 0)
+            path, played = self._play(commands, values.repeat(len(some), 1))
+            for k in range(len(some)):
+                part = slice(k * rows, (k + 1) * rows)
+                yield Trajectory(path.q[part], path.qd[part]), played[part]
 
     def _check(
         self, waves: Tensor, share: Tensor, known: tuple[Trajectory, Tensor] | None, values: Tensor, rate: float,
@@ -489,8 +494,11 @@ class _MotionSearch:
             fault = self._contact(path, rate)
         if fault:
             return fault, torch.full_like(share, _SMALLER) if smaller is None else smaller
-        own = Trajectory(path.q[:1], path.qd[:1])
-        return MotionCandidate(waves, share, played[0], own, self._gain(own, played[0], windows))
+        own, commands = (
+            Trajectory(path.q[:1].clone(), path.qd[:1].clone()),
+            played[0].clone(),
+        )  # not all that was played
+        return MotionCandidate(waves, share, commands, own, self._gain(own, commands, windows))
 
     # What it tells.
 
