@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.batch import Control, State
+from neurodyn.dynamics.hybrid.model import HybridCarry
+from neurodyn.dynamics.linearisation import frame_after, velocity_gradients
 from neurodyn.identify import AdaptationSettings
 from neurodyn.identify.ladder.structures import FitModel, bending, structures, with_springs
 from neurodyn.identify.motors import with_lag
@@ -50,6 +52,35 @@ def test_structures_are_cones_and_springs_with_the_same_names(ant: FitModel):
     assert plain.space is not None
     assert plain.space.names == rigid.space.names
     assert set(plain.space.quantities) == set(rigid.space.acting)
+
+
+@pytest.mark.slow
+def test_frames_of_a_robot_that_bends_have_derivatives_beside_its_springs(ant: FitModel):
+    springs = structures(ant, AdaptationSettings())[2]
+    model = springs.dynamics(None, 1)
+    rng = torch.Generator().manual_seed(3)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return 0.2 * torch.randn(shape, generator=rng, dtype=torch.float64)
+
+    q = torch.zeros(2, model.spec.nq, dtype=torch.float64)
+    q[:, 2], q[:, 6] = torch.tensor([0.75, 3.0], dtype=torch.float64), 1.0  # on its feet, and in the air
+    q[:, 7:] = torch.tensor([0.0, 1.0, 0.0, -1.0, 0.0, -1.0, 0.0, 1.0]) + 0.1 * drawn(2, 8)
+    state, torque = State(q, drawn(2, model.spec.nv)), 50.0 * drawn(2, model.spec.nu)
+    memory = 0.05 * drawn(2, model.memory)
+    carry, step = model.step(HybridCarry(model.resolve_environment(None), memory), state, Control(torque=torque))
+    after, gradient = velocity_gradients(model, state, torque, None, memory)
+    assert torch.allclose(after.q, step.state.q, atol=1e-12)
+    assert torch.allclose(after.qd, step.state.qd, atol=1e-10)
+    assert float((carry.memory - memory).abs().max()) > 1e-4  # the springs move
+    for column in range(model.spec.nv):
+        change = torch.zeros_like(state.qd)
+        change[:, column] = 1e-6
+        above, below = (
+            frame_after(model, State(q, state.qd + sign * change), torque, None, memory).qd for sign in (1.0, -1.0)
+        )
+        slope = (above - below) / 2e-6
+        assert torch.allclose(gradient[..., model.spec.nv + column], slope, rtol=1e-4, atol=1e-4)
 
 
 def test_motors_store_no_more_commands_than_the_delay_needs(ant: FitModel):

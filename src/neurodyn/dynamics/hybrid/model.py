@@ -42,7 +42,7 @@ from neurodyn.multibody.contacts.held_ground import (
     plane_numbers,
 )
 from neurodyn.multibody.engine import CONTACT_MODELS, Engine, EngineConfig, nominal, shared_engine, takes_prisms
-from neurodyn.multibody.trace.program import Rows, chain, without_memory
+from neurodyn.multibody.trace.program import Rows, chain, of_columns
 
 
 @dataclass(frozen=True)
@@ -545,28 +545,33 @@ class HybridDynamics(LearnedDynamics):
             state: States of the worlds.
             torque: Torques during the frame [N m or N], shape [worlds, nu].
             environment: Gravity and ground.
-            memory: Memory of drives and networks at its start, shape [worlds, memory], without hidden joints.
+            memory: Memory at its start (`HybridCarry`), hidden joints first, shape [worlds, memory].
         """
-        if self._hidden or (self.memory and memory is None):
+        if self.memory and memory is None:
             raise InputError(
                 f"hybrid model of {self.spec.robot!r}: its drives or networks have a memory, and a frame depends on "
                 "more than its state; valid: a model without, or gradients of roll-outs"
             )
         around = self.begin(state, environment).environment
         parameters = self._frame_parameters(around, state.worlds, self._values(around))
-        substeps = self._substeps(around)
+        substeps, more = self._substeps(around), self._hidden
         nq, nv, parts = self.mechanism.nq, self.mechanism.nv, []
-        kept = [] if memory is None else [memory]
+        kept = state.q[:, :0] if memory is None else memory
+        q, qd, kept = kept.split([more, more, kept.shape[1] - 2 * more], -1)
+        now = State(torch.cat([state.q, q], -1), torch.cat([state.qd, qd], -1))
         for _ in range(self.config.substeps // substeps):
-            engine, held = self._engine_on(around, state, 1, parameters)
-            whole = torch.cat([state.q, state.qd, *kept], dim=-1)
+            engine, held = self._engine_on(around, now, 1, parameters)
+            whole = torch.cat([now.q, now.qd, kept], dim=-1)
             after, rows = engine.program.frame(
                 whole, substeps, torque[:, None], held, parameters, self.weights.detach()
             )
-            state, kept = State(after[:, :nq], after[:, nq : nq + nv]), [after[:, nq + nv :]] if kept else []
+            q, qd, kept = after.split([nq, nv, after.shape[1] - nq - nv], -1)
+            now = State(q, qd)
             parts.append(rows)
         rows = parts[0] if len(parts) == 1 else chain(parts)
-        return state, rows if memory is None else without_memory(rows, self.memory)
+        seen = [*range(nq - more), *range(nq, nq + nv - more)]
+        state = State(now.q[:, : nq - more], now.qd[:, : nv - more])
+        return state, of_columns(rows, seen, nq + nv + kept.shape[1]) if self.memory else rows
 
     def _engine_on(
         self, environment: Environment, state: State, frames: int, parameters: Tensor

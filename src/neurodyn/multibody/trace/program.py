@@ -97,12 +97,14 @@ def chain(parts: Sequence[Rows]) -> Rows:
     return rows
 
 
-def without_memory(rows: Rows, memory: int) -> Rows:
-    """Return the vector-Jacobian product of the states without the memory at their end."""
+def of_columns(rows: Rows, columns: Sequence[int], width: int) -> Rows:
+    """Return the vector-Jacobian product of some columns of a state of this width, whose others are held."""
 
     def product(seeds: Tensor) -> tuple[Tensor, Tensor]:
-        state, control = rows(torch.nn.functional.pad(seeds, (0, memory)))
-        return state[..., : state.shape[-1] - memory], control
+        whole = seeds.new_zeros(*seeds.shape[:-1], width)
+        whole[..., columns] = seeds
+        state, control = rows(whole)
+        return state[..., columns], control
 
     return product
 
