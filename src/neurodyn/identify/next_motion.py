@@ -19,7 +19,7 @@ wider intervals it is said why no motion narrows them.
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,7 +34,7 @@ from neurodyn.core.errors import InputError
 from neurodyn.core.seeds import generator
 from neurodyn.data.header import Split
 from neurodyn.data.windows import Windows
-from neurodyn.dynamics.batch import Trajectory, Window
+from neurodyn.dynamics.batch import State, Trajectory, Window
 from neurodyn.identify.confidence.certainty import posterior_sample, value_of
 from neurodyn.identify.fit.intervals import Identifiability
 from neurodyn.identify.fit.least_squares import reduce
@@ -86,8 +86,8 @@ _POSES = 30
 """Frames of least motion in the logs that may be the pose of rest."""
 _TOGETHER = 4
 """Fewest worlds that are played: programs for vectors of worlds are compiled already."""
-_MOST_FRAMES = 1_000_000
-"""Most frames, of all worlds, that are played at once: about 2 GB for Cassie, whose log has 2 kHz."""
+_MOST_NUMBERS = 1e8
+"""Most numbers of states and memory that are computed at once: delay lines at 2 kHz hold more than a thousand each."""
 _CHECKED, _CHECKED_FINALLY = 12.5, 50.0
 """Rates at which contacts are looked for, in candidates and samples, and in the chosen motion of the model [Hz]."""
 
@@ -336,11 +336,16 @@ class _MotionSearch:
         past = max(1, self.fitting.past)
         q = self.pose.q.expand(worlds, past + 1, -1)
         qd = torch.zeros(worlds, past + 1, self.spec.nv, dtype=torch.float64)
-        window = Window(q, qd, self.pose.command.expand(worlds, past, -1))
-        path = self.dynamics.simulate(
-            window, held, values, self.dynamics.weights.detach(), self.fitting.environments.at(None)
-        )
-        return Trajectory(path.q[:rows, settle:], path.qd[:rows, settle:]), held[:rows, settle:]
+        context: State | Window = Window(q, qd, self.pose.command.expand(worlds, past, -1))
+        weights, where, memory = self.dynamics.weights.detach(), self.fitting.environments.at(None), None
+        width, parts = self.spec.nq + self.spec.nv + self.dynamics.memory, list[Trajectory]()
+        for some in held.split(max(1, int(_MOST_NUMBERS / (worlds * width))), 1):
+            path, kept = self.dynamics.simulate_remembering(context, some, values, weights, where, memory=memory)
+            first = 1 if parts else 0
+            parts.append(Trajectory(path.q[:, first:].clone(), path.qd[:, first:].clone()))  # without the memory
+            context, memory = State(path.q[:, -1], path.qd[:, -1]), None if kept is None else kept[:, -1].clone()
+        q, qd = (torch.cat([getattr(part, name) for part in parts], 1) for name in ("q", "qd"))
+        return Trajectory(q[:rows, settle:], qd[:rows, settle:]), held[:rows, settle:]
 
     def _fault(self, path: Trajectory, commands: Tensor, values: Tensor) -> tuple[str, Tensor | None]:
         """Return why motions are not safe and how much to shrink each command, shape [nu]; empty if they are safe."""
@@ -468,18 +473,15 @@ class _MotionSearch:
         self.failed[fault] += 1
         return None
 
-    def _motions(self, moved: Tensor, values: Tensor) -> Iterator[tuple[Trajectory, Tensor] | None]:
-        """Yield the motions, shape [M, T, nu], and commands for all rows of values, or None where torques fail."""
+    def _motions(self, moved: Tensor, values: Tensor) -> list[tuple[Trajectory, Tensor] | None]:
+        """Return the motions, shape [M, T, nu], and commands for all rows of values, or None where torques fail."""
         if self._torque_driven:
-            yield from (self._follow(one, values) for one in moved)
-            return
-        rows = len(values)
-        for some in moved.split(max(1, _MOST_FRAMES // (rows * moved.shape[1]))):
-            commands = (self.pose.command + some).repeat_interleave(rows, 0)
-            path, played = self._play(commands, values.repeat(len(some), 1))
-            for k in range(len(some)):
-                part = slice(k * rows, (k + 1) * rows)
-                yield Trajectory(path.q[part], path.qd[part]), played[part]
+            return [self._follow(one, values) for one in moved]
+        rows, count = len(values), len(moved)
+        commands = (self.pose.command + moved).repeat_interleave(rows, 0)
+        path, played = self._play(commands, values.repeat(count, 1))
+        parts = [slice(k * rows, (k + 1) * rows) for k in range(count)]
+        return [(Trajectory(path.q[part], path.qd[part]), played[part]) for part in parts]
 
     def _check(
         self, waves: Tensor, share: Tensor, known: tuple[Trajectory, Tensor] | None, values: Tensor, rate: float,

@@ -289,12 +289,16 @@ class HybridDynamics(LearnedDynamics):
         environment: Environment | None = None,
         *,
         interpolated: bool = False,
+        memory: Tensor | None = None,
     ) -> tuple[Trajectory, Tensor | None]:
-        """Return what `simulate` does, and the memory at each state, [worlds, T + 1, memory]; None without one."""
+        """Return what `simulate` does, and the memory at each state, [worlds, T + 1, memory]; None without one.
+
+        A `memory` given, [worlds, memory], is the one at the start: a roll-out goes on from the end of another.
+        """
         require_torques(self.spec, controls)
         environment, state = self.resolve_environment(environment), present_state(context)
         memory_after = self._memory_along if interpolated else self._memory_after
-        memory = memory_after(environment, context, parameters, weights)
+        memory = memory_after(environment, context, parameters, weights) if memory is None else memory
         return self._run(environment, state, controls, parameters, weights, memory)
 
     @torch.no_grad()
