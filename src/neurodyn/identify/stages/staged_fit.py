@@ -132,7 +132,8 @@ def _fit_estimates(
     """Estimate an unmeasured base by better and better models; return the structures that remain, and the last fit.
 
     Fits on the way only have to bring the estimate near: they see a part of the log, in short windows. Estimates take
-    the declared steps of the engine, as shorter ones change motion in a frame by less than they cost.
+    the declared steps of the engine, as shorter ones change motion in a frame by less than they cost, and links that do
+    not bend, as springs cost several times as much.
     """
     coarse = msgspec.structs.replace(
         settings, stages=(msgspec.structs.replace(settings.stages[0], windows=_WINDOWS, iterations=_ITERATIONS),),
@@ -150,9 +151,12 @@ def _fit_estimates(
         fitting.run()
         substeps = fitting.model.engine.substeps
         kept = [models[_index(models, one.model)] for one in (other, fitting) if one is not None]
-        remaining = [one.with_substeps(substeps) for one in kept]
-        dynamics = kept[-1].dynamics(None, threads)
-        dynamics.physical.set_values(fitting.space.values(fitting.x).detach())
+        remaining, rigid = [one.with_substeps(substeps) for one in kept], fitting
+        if other is not None:
+            rigid = other
+            rigid.run()
+        dynamics = kept[0].dynamics(None, threads)
+        dynamics.physical.set_values(rigid.space.values(rigid.x).detach())
         if part.settled:
             break
     estimates.update(dynamics, fitted=fitting is not None)
