@@ -138,22 +138,24 @@ def test_a_bar_within_another_takes_its_place_and_gives_it_back(monkeypatch: pyt
     out = io.StringIO()
     where = console.terminal(file=out, force_terminal=True)
 
-    def shown() -> str:
-        sleep(0.3)
-        text = out.getvalue()
+    def shown(words: str = "") -> str:
+        """Return what comes on the screen until the words have come, on a busy machine later."""
+        for _ in range(100):
+            sleep(0.3)
+            text = out.getvalue()
+            if words in text:
+                break
         out.seek(0)
         out.truncate()
         return text
 
     with ProgressBar("policy train", where):
-        assert "policy train" in shown()
+        assert "policy train" in shown("policy train")
         with ProgressBar("opening runs/ant", where):
-            shown()  # what is left of the outer one on the screen
-            assert "opening runs/ant" in (text := shown())
-            assert "policy train" not in text
-        shown()
-        assert "policy train" in (text := shown())
-        assert "opening" not in text
+            shown("opening runs/ant")  # and what is left of the outer one on the screen
+            assert "policy train" not in shown("opening runs/ant")
+        shown("policy train")
+        assert "opening" not in shown("policy train")
     out.truncate(0)
     assert shown() == ""
 
