@@ -104,8 +104,8 @@ class TaskProgram:
                        action)  # fmt: skip
         self.names = tuple(task.reward(now, before, action))
         self._measured = {name: tuple(known[name].shape[1:]) for name in list(known)}
-        self._sizes = (example.reading.shape[1], example.judged.shape[1], len(example.parts), 1)
         self._apart = CRITIC in task.groups
+        self._sizes = (example.reading.shape[1], example.judged.shape[1] * self._apart, len(example.parts), 1)
         parts = self._gather(now, before, after, action)
         widths = {name: part.shape[1] for name, part in parts.items()}
         graph = Graph()
@@ -122,7 +122,7 @@ class TaskProgram:
         """Return what the task says of a frame; arguments: see `look`."""
         parts = self._gather(now, before, after, action)
         table = self._function(*(parts[name] for name in self._used))
-        reading, judged, terms, failed = table.split(self._sizes if self._apart else self._sizes_alike, 1)
+        reading, judged, terms, failed = table.split(self._sizes, 1)
         return TaskView(reading, judged if self._apart else reading, terms.t(), failed.detach()[:, 0] > 0.5)
 
     def _require_equal(self, found: TaskView, example: TaskView) -> None:
@@ -130,10 +130,6 @@ class TaskProgram:
             one, other = getattr(found, name), getattr(example, name)
             if not torch.allclose(one, other, rtol=_ALIKE, atol=_ALIKE, equal_nan=True):
                 raise InputError(f"task {self._task.name!r}: one world alone is not what it is among others")
-
-    @property
-    def _sizes_alike(self) -> tuple[int, int, int, int]:
-        return (self._sizes[0], 0, *self._sizes[2:])
 
     def _gather(self, now: Quantities, before: Memory, after: Memory, action: Tensor) -> dict[str, Tensor]:
         """Return the inputs by name, shape [worlds, width] each."""

@@ -21,6 +21,11 @@ def require_torques(spec: StateSpec, torque: Float[Tensor, "... nu"]) -> None:
         raise _other_width(spec, torque)
 
 
+def control_of(spec: StateSpec, command: Tensor) -> Control:
+    """Return the control of a frame from numbers of a log: torques, or targets of the robot's drives."""
+    return Control(torque=command) if spec.control_kind == "torque" else Control(target=command)
+
+
 def one_after_another(controls: Commands, steps: int) -> tuple[Tensor, int]:
     """Return controls in equal parts of frames, one after another, [worlds, T * parts, nu], and the parts of a frame.
 

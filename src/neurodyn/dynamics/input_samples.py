@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from neurodyn.dynamics.batch import Control, RecordedEnvironments, State
+from neurodyn.dynamics.batch import RecordedEnvironments, State
+from neurodyn.dynamics.control import control_of
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.known_inputs import KNOWN, KnownInputs
 
@@ -42,7 +43,7 @@ def sampled_inputs(dynamics: Dynamics, log: "Mixture", split: "Split", count: in
     """
     from neurodyn.data.windows import WindowSampler
 
-    names, targets, parts = [one.name for one in dynamics.conditions], dynamics.spec.control_kind != "torque", []
+    names, parts = [one.name for one in dynamics.conditions], []
     for store, share in zip(log.stores, log.shares, strict=True):
         number = round(share * count)
         if not number or not (store.table["split"] == split).any():
@@ -53,7 +54,7 @@ def sampled_inputs(dynamics: Dynamics, log: "Mixture", split: "Split", count: in
         if names or not dynamics.measured:
             surroundings = not dynamics.measured
             environment = RecordedEnvironments(store, dynamics.device, names, surroundings=surroundings).of(batch)
-        control = Control(target=batch.control[:, 0]) if targets else Control(torque=batch.control[:, 0])
+        control = control_of(dynamics.spec, batch.control[:, 0])
         inputs = dynamics.network_inputs(State(batch.q[:, 0], batch.qd[:, 0], channels), control, environment)
         if inputs is None:
             return None

@@ -10,7 +10,8 @@ from torch import Tensor
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows
 from neurodyn.dynamics.base import EnsembleDynamics
-from neurodyn.dynamics.batch import Control, present_state
+from neurodyn.dynamics.batch import present_state
+from neurodyn.dynamics.control import control_of
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.rollouts import recorded_environments, starts_of
 from neurodyn.evaluate.records import Refusals
@@ -44,8 +45,7 @@ def refused_starts(model: Dynamics, store: Store, starts: Windows) -> Refused | 
     outside, contradicted, environments = [], [], recorded_environments(store, model)
     for part in starts.batches(_BATCH):
         batch = starts_of(part.to(torch.float32), model, environments)
-        first = part.control[:, 0].float()
-        control = Control(torque=first) if model.spec.control_kind == "torque" else Control(target=first)
+        control = control_of(model.spec, part.control[:, 0].float())
         far = model.outside(present_state(batch.past), control, batch.environment)
         if far is None:
             return None

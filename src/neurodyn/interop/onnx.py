@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from neurodyn.core.description.spec import StateSpec
 from neurodyn.core.errors import InputError
-from neurodyn.dynamics.batch import Control, State
+from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.control import control_of
 from neurodyn.dynamics.ensemble import deviation
 from neurodyn.dynamics.interface import Dynamics
 from neurodyn.dynamics.kinds import KindOperation
@@ -291,8 +292,7 @@ class WorldFrame(nn.Module):
         channels, memory = (others[0], others[1:]) if spec.nx else (None, others)
         hidden = tuple(h.transpose(0, 1) for h in memory)  # members come first within the model
         state = State(q, qd, channels)
-        given = Control(torque=control) if spec.control_kind == "torque" else Control(target=control)
-        carry, step = model.step(WorldCarry(hidden, None), state, given)
+        carry, step = model.step(WorldCarry(hidden, None), state, control_of(spec, control))
         then = [step.state.q, step.state.qd, step.state.channels, step.contacts, step.termination]
         known = [x for x in (*then, step.epistemic, step.aleatoric) if x is not None]
         return (*known, *(h.transpose(0, 1) for h in carry.hidden))

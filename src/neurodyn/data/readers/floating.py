@@ -267,9 +267,7 @@ def check_readings(
                 _judge(one, joint.name, where)
 
 
-def fitting_conventions(
-    declared: FloatingColumns, q: np.ndarray, qd: np.ndarray, steps: np.ndarray
-) -> dict[str, str]:  # fmt: skip
+def fitting_conventions(declared: FloatingColumns, q: np.ndarray, qd: np.ndarray, steps: np.ndarray) -> dict[str, str]:
     """Return conventions of velocities, and of the quaternion, that fit a pose's differences where the declared do not.
 
     Shapes and conventions are those of `check_readings`, of a single joint. Of angular velocities they are told first,
