@@ -115,8 +115,11 @@ def test_a_bar_fits_the_terminal(width: int):
         paper.print(bar._bar[0].get_renderable())
         bar.update(0.5, "short")
         paper.print(bar._bar[0].get_renderable())
+        bar.update(0.6, long := "noisy return 31.2, without noise 46.05, speed 0.04 of 0.59 m/s, 3% fail, no better")
+        paper.print(bar._bar[0].get_renderable())
     lines = [line.rstrip() for line in paper.file.getvalue().splitlines()]
-    assert len(lines) == 3
+    assert len(lines) == 6
+    assert " ".join(lines[4:]) == long
     assert max(map(len, lines)) <= width
     assert "40%" in lines[0]
     assert lines[0].endswith("left")

@@ -112,3 +112,22 @@ def test_soles_that_a_budget_cuts_are_noted_with_the_points_that_keep_them(tmp_p
     keeps = int(told.partition("--points ")[2].partition("`")[0])
     made = declare(tmp_path / "biped.xml", tmp_path / "whole", budget=keeps)
     assert not [one for one in made.decisions if one.what == "note" and "soles" in one.value]
+
+
+@pytest.mark.parametrize(("up", "down", "knee"), [(-30, 110, 0.0), (0, 0, np.pi / 2)], ids=["bent", "straight"])
+def test_legs_beside_the_body_stand_there_with_shanks_that_point_down(tmp_path, up: int, down: int, knee: float):
+    legs = "".join(
+        f"""<body pos="{x} {y} 0" euler="0 0 {900 * y}"><joint name="yaw{n}" axis="0 0 1"/><geom size=".02" mass=".1"/>
+<body pos=".05 0 0" euler="0 {up} 0"><joint name="hip{n}" axis="0 1 0" range="-100 100"/>
+<geom type="capsule" fromto="0 0 0 .09 0 0" size=".01" mass=".1"/>
+<body pos=".09 0 0" euler="0 {down} 0"><joint name="knee{n}" axis="0 1 0" range="-100 100"/>
+<geom type="capsule" fromto="0 0 0 .14 0 0" size=".01" mass=".1"/></body></body></body>"""
+        for n, (x, y) in enumerate((x, y) for x in (0.2, 0.0, -0.2) for y in (0.1, -0.1))
+    )
+    trunk = f'<body name="trunk" pos="0 0 .2"><freejoint/><geom type="box" size=".2 .1 .03" mass="2"/>{legs}</body>'
+    (tmp_path / "crab.xml").write_text(f"<mujoco><worldbody>{trunk}</worldbody></mujoco>")
+    robot = declare(tmp_path / "crab.xml", tmp_path / "crab").robot
+    assert robot.legs is not None
+    assert len(robot.legs.feet) == 6
+    assert all(robot.nominal[f"hip{n}"] == 0 for n in range(6))
+    assert [robot.nominal[f"knee{n}"] for n in range(6)] == pytest.approx([knee] * 6, abs=0.02)

@@ -202,8 +202,8 @@ class ProgressBar:
 
         outer = self
 
-        class TwoLines(Progress):
-            """Shows a status line below the bar if it does not fit behind it."""
+        class WithStatus(Progress):
+            """Shows the status below the bar, on as many lines as it takes, if it does not fit behind it."""
 
             def get_renderables(self) -> Iterator[Any]:
                 text = "" if outer._last is None else outer._last[1]
@@ -211,7 +211,7 @@ class ProgressBar:
                     task.fields["text"] = text if len(text) <= rest else ""
                 yield from super().get_renderables()
                 if len(text) > rest:
-                    yield Text(text, no_wrap=True, overflow="ellipsis")
+                    yield Text(text)
 
         class Times(ProgressColumn):
             def render(self, task: Task) -> Text:
@@ -220,7 +220,7 @@ class ProgressBar:
         def wide(size: int, least: int = 0) -> Column:
             return Column(no_wrap=True, min_width=least or size, max_width=size)
 
-        bar = TwoLines(
+        bar = WithStatus(
             TextColumn("{task.description}", markup=False, table_column=wide(title)),
             BarColumn(bar_width, table_column=wide(bar_width)),
             TaskProgressColumn(table_column=wide(percentage)),

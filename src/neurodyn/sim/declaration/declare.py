@@ -252,7 +252,7 @@ class _Draft:
         q = full_position(self.robot(), nominal)
         self.height = -float(lowest_point(built, self.layout, q[None])[0])
         if self.facts.floating:
-            bent = "legs bent, feet below the hips" if any(nominal.values()) else "all joints at zero"
+            bent = "legs bent so that it stands" if any(nominal.values()) else "all joints at zero"
             why = "the asset's first upright keyframe" if self.facts.pose else bent
             self._decide("nominal", f"base {self.height:.2f} m above the ground", why)
             self._legs(built, q, chosen)

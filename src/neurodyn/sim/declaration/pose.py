@@ -2,7 +2,7 @@
 """The nominal pose of a robot (knees bent, feet below the hips), its legs, and contact points within a budget."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,7 +21,8 @@ from neurodyn.sim.simulators import articulation
 
 _FROM_LIMIT = 0.2  # margin of a nominal pose to joint limits, as a share of the joint's range
 _KNEE = 0.8  # knee angle of a leg that would otherwise be straight [rad]
-_STRAIGHT = 0.3
+_STRAIGHT = 0.3  # largest angle between thigh and shank of a straight leg [rad]
+_BESIDE = 0.3  # least horizontal way from hip to foot of a leg that stands beside the body, as a share of its length
 _LONGEST = 4  # moving joints of a leg
 _SEARCH = np.linspace(-1.6, 1.6, 161)
 
@@ -50,7 +51,9 @@ def bend_legs(
     """Return a nominal pose by joint [rad or m] with bent legs and the feet below the hips.
 
     A leg is a chain of at most four joints from the base to a foot, whose last two (hip and knee) have parallel axes.
-    Other chains keep the positions of `nominal`. `joints` are those of the asset, in the order of the layout's.
+    Legs that stand beside the body, as an insect's, keep their hips, and have shanks that point down if they would be
+    straight. Other chains keep the positions of `nominal`. `joints` are those of the asset, in the order of the
+    layout's.
     """
     parents = [joint.parent for joint in layout.joints]
     pose = dict(nominal)
@@ -61,21 +64,53 @@ def bend_legs(
         if not 2 <= len(chain) <= _LONGEST or any(layout.joints[index].kind != "revolute" for index in chain):
             continue
         hip, knee = chain[-2:]
-        if abs(float(np.dot(*(_motion(built, robot, pose).axis(joint)[0] for joint in (hip, knee))))) < 0.99:
+        motion = _motion(built, robot, pose)
+        if abs(float(np.dot(*(motion.axis(joint)[0] for joint in (hip, knee))))) < 0.99:
             continue
-        front = _motion(built, robot, pose).origins[0, hip, 0] >= 0
-        if abs(pose[joints[knee].name]) < _STRAIGHT:
-            pose[joints[knee].name] = _within(joints[knee], -_KNEE if front else _KNEE)
         feet = [index for index, point in enumerate(layout.contact_points) if point.joint == end]
-        best = []
-        for angle in _SEARCH:
-            pose[joints[hip].name] = _within(joints[hip], float(angle))
-            foot = point_positions(built, layout, full_position(robot, pose)[None])[0][feet]
-            lowest = foot[np.argmin(foot[:, 2])]
-            away = float(np.linalg.norm(lowest[:2] - _motion(built, robot, pose).origins[0, hip, :2]))
-            best.append((round(away, 4) + 10.0 * (lowest[2] > 0), abs(angle), pose[joints[hip].name]))
-        pose[joints[hip].name] = min(best)[2]
+        thigh, shank = _leg(motion, hip, knee, _lowest(built, robot, layout, pose, feet))
+        cosine = float(thigh @ shank) / max(float(np.linalg.norm(thigh) * np.linalg.norm(shank)), 1e-9)
+        straight = cosine > math.cos(_STRAIGHT)
+        beside = np.linalg.norm((thigh + shank)[:2]) > _BESIDE * (np.linalg.norm(thigh) + np.linalg.norm(shank))
+        if beside and abs(motion.axis(knee)[0, 1]) < _ALONG:
+            if straight:
+                _set(pose, joints[knee], lambda pose=pose, feet=feet: _lowest(built, robot, layout, pose, feet)[2])
+            continue
+        if straight:
+            front = motion.origins[0, hip, 0] >= 0
+            pose[joints[knee].name] = _within(joints[knee], -_KNEE if front else _KNEE)
+
+        def away(pose: dict[str, float] = pose, feet: list[int] = feet, hip: int = hip) -> float:
+            foot = _lowest(built, robot, layout, pose, feet)
+            off = float(np.linalg.norm(foot[:2] - _motion(built, robot, pose).origins[0, hip, :2]))
+            return round(off, 4) + 10.0 * (foot[2] > 0)
+
+        _set(pose, joints[hip], away)
     return {name: round(value, 2) for name, value in pose.items()}
+
+
+def _set(pose: dict[str, float], joint: AssetJoint, cost: Callable[[], float]) -> None:
+    """Set a joint of a pose to the position of least cost, which reads the pose; to the smallest of equal ones."""
+    costs = []
+    for angle in _SEARCH:
+        pose[joint.name] = _within(joint, float(angle))
+        costs.append((cost(), abs(angle), pose[joint.name]))
+    pose[joint.name] = min(costs)[2]
+
+
+def _lowest(
+    built: Articulation, robot: Robot, layout: ContactPointLayout, pose: Mapping[str, float], points: Sequence[int]
+) -> np.ndarray:
+    """Return the lowest of some contact points [m], shape [3]."""
+    places = point_positions(built, layout, full_position(robot, pose)[None])[0][points]
+    return places[np.argmin(places[:, 2])]
+
+
+def _leg(motion: LinkKinematics, hip: int, knee: int, foot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return thigh and shank in the plane in which the hip moves them [m], each of shape [3]."""
+    axis = motion.axis(hip)[0]
+    thigh, shank = motion.origins[0, knee] - motion.origins[0, hip], foot - motion.origins[0, knee]
+    return thigh - (thigh @ axis) * axis, shank - (shank @ axis) * axis
 
 
 def full_position(robot: Robot, pose: Mapping[str, float]) -> np.ndarray:
