@@ -602,11 +602,15 @@ def test_an_effect_within_what_is_left_of_a_search_is_none():
     least, most = (student_t(alone.degrees, CONFIDENCE) * float(one.deviations[0]) for one in (alone, wide))
     assert most > 1.2 * least
 
-    def acts(change: float) -> bool:
+    def acts(change: float, saved: float | None = None) -> bool:
         space = SimpleNamespace(names=["base.mass"], coordinates=[SimpleNamespace(value=lambda x: x)],
                                 declared=point.x[0] - change)  # fmt: skip
         fitting = SimpleNamespace(space=space, x=point.x[0], windows=lambda *_: windows, residuals=lambda _: residuals,
                                   start=lambda _: point)  # fmt: skip
-        return has_effect(cast("Fitting", fitting), ["base.mass"], FitStage(0.08, 12, 4))
+        cost = float(residuals.cost(point)) + (saved or 0.0)
+        without = None if saved is None else cast("Fitting", SimpleNamespace(stage_cost=lambda _: cost))
+        return has_effect(cast("Fitting", fitting), ["base.mass"], FitStage(0.08, 12, 4), without)
 
     assert [acts(0.9 * least), acts((least * most) ** 0.5), acts(1.1 * most)] == [False, False, True]
+    bar = 0.5 * alone.variance * (1.0 + alone.unexplained * alone.degrees) * student_t(alone.degrees, CONFIDENCE) ** 2
+    assert [acts(0.5 * least, 0.9 * bar), acts(0.5 * least, 1.1 * bar)] == [False, True]

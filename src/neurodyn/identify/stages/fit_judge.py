@@ -38,11 +38,13 @@ def held_out_of(fitting: Fitting, past: int = 0, context: int | None = None) -> 
     return ladder.held_out(dynamics), ladder.context
 
 
-def has_effect(fitting: Fitting, names: Sequence[str], stage: FitStage) -> bool:
+def has_effect(fitting: Fitting, names: Sequence[str], stage: FitStage, without: Fitting | None = None) -> bool:
     """Return whether some values, together, differ from the declared ones in a fit to the windows of a stage.
 
     Wald's test with the covariance of intervals; of no values, all do. Of a payload, mass and moment count: its mass
-    trades with that of its link.
+    trades with that of its link. Values that trade with others along a curved valley, such as friction per load with
+    the gain of a motor, fail that test however much they save, so that what a fit `without` them costs more is enough:
+    the test of the likelihood ratio, with the same variance.
     """
     from scipy.special import fdtri
 
@@ -65,4 +67,8 @@ def has_effect(fitting: Fitting, names: Sequence[str], stage: FitStage) -> bool:
     scale = covariance.diagonal().clamp_min(1e-300).sqrt()
     apart = (effect(fitting.x[rows]) - effect(space.declared[rows])) / scale
     inverse = torch.linalg.pinv(covariance / scale[:, None] / scale, rtol=1e-9, hermitian=True)
-    return float(apart @ inverse @ apart) / len(rows) > float(fdtri(len(rows), max(1, analysis.degrees), CONFIDENCE))
+    least = len(rows) * float(fdtri(len(rows), max(1, analysis.degrees), CONFIDENCE))
+    if float(apart @ inverse @ apart) > least or without is None:
+        return float(apart @ inverse @ apart) > least
+    variance = analysis.variance * (1.0 + analysis.unexplained * analysis.degrees)
+    return 2.0 * (without.stage_cost(stage) - float(residuals.cost(point))) > least * variance

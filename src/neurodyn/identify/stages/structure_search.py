@@ -338,7 +338,7 @@ class StructureSearch:
         acts = fewer > 0 and (judgement.kept or (judgement.open and (judgement.share or 1.0) < _EVEN))
         why = f", and {fewer} fewer of the values are implausible with it" if acts else ""
         if judgement.kept and not acts:
-            acts = has_effect(trial, self._effects(trial, candidate), kept_stage(costs))
+            acts = has_effect(trial, self._effects(trial, candidate), kept_stage(costs), self.fitting)
             why = "" if acts else ", but its quantities do not differ from nothing"
         told = TriedStructure(
             name=describe(candidate), kept=acts, share=judgement.share, reason=judgement.reason + why,
