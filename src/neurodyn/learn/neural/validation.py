@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validation of neural dynamics by roll-outs on held-out episodes, and calibration of standard deviations."""
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,8 @@ from neurodyn.learn.neural.settings import Settings
 if TYPE_CHECKING:
     from neurodyn.dynamics.world_model.model import WorldModel
 
-WITHIN_TWO = 0.9545
-"""Share of a normal distribution within two standard deviations."""
+NOMINAL, SIGMAS = 0.9, 1.6449
+"""Share of errors that calibrated bands cover, and their half width in standard deviations of a normal distribution."""
 
 _LEAST, _MOST = 1e-2, 1e3
 
@@ -37,7 +38,7 @@ def coverage(error: Tensor, deviation: Tensor, sigmas: float) -> Tensor:
 
 
 def fit_scales(error: Tensor, deviation: Tensor) -> Tensor:
-    """Return factors on predicted standard deviations such that two of them cover `WITHIN_TWO` of the errors.
+    """Return factors on predicted standard deviations such that `SIGMAS` of them cover `NOMINAL` of the errors.
 
     Args:
         error: Errors of held-out roll-outs, shape [worlds, T, size].
@@ -50,14 +51,45 @@ def fit_scales(error: Tensor, deviation: Tensor) -> Tensor:
     for mark in MARKS:
         frame = min(mark, frames) - 1
         ratio = (error[:, frame].abs() / deviation[:, frame].clamp_min(1e-12)).double().nan_to_num(_MOST, _MOST)
-        rows.append(torch.quantile(ratio, WITHIN_TWO, dim=0) / 2.0)
+        rows.append(torch.quantile(ratio, NOMINAL, dim=0) / SIGMAS)
     return torch.stack(rows).clamp(_LEAST, _MOST).to(error.dtype)
 
 
+def widening(by_run: Tensor, held_out: int) -> Tensor:
+    """Return factors on bands that were fitted to few held-out runs, so that they cover `NOMINAL` of other runs, too.
+
+    The factors of single runs are taken as log-normal, with a variance s^2 that is estimated from `by_run`. The factor
+    of n held-out runs misses that of all runs with a variance of s^2 / n, and these runs together show only
+    (1 - 1 / n) s^2 of the variance between runs. Errors of another run, in bands of all of them, thus are normal with a
+    log-normal scale whose variance is 2 s^2 / n.
+
+    Args:
+        by_run: Factors of single runs, shape [runs, marks].
+        held_out: Number n of held-out runs.
+
+    Returns:
+        Factors, shape [marks]; 1 for a single run, from which no spread can be told.
+    """
+    if len(by_run) < 2:
+        return by_run.new_ones(by_run.shape[1])
+    spread = by_run.double().log().std(0) * math.sqrt(2.0 / held_out)
+    at = torch.linspace(-4.0, 4.0, 201, dtype=torch.float64)
+    weight = torch.softmax(-0.5 * at.square(), 0)
+    scale = torch.exp(-spread[:, None] * at)
+    lower, upper = torch.ones_like(spread), torch.full_like(spread, _MOST)
+    for _ in range(40):
+        middle = (lower * upper).sqrt()
+        covered = (torch.erf(SIGMAS / math.sqrt(2.0) * middle[:, None] * scale) * weight).sum(-1)
+        lower, upper = torch.where(covered < NOMINAL, middle, lower), torch.where(covered < NOMINAL, upper, middle)
+    return upper.to(by_run.dtype)
+
+
 @torch.no_grad()
-def calibrate(model: "WorldModel | NeuralDynamics", error: Tensor, deviation: Tensor) -> None:
-    """Store calibration factors in a model; arguments: see `fit_scales`."""
-    model.calibration_scales.copy_(fit_scales(error, deviation))
+def calibrate(
+    model: "WorldModel | NeuralDynamics", error: Tensor, deviation: Tensor, wider: Tensor | float = 1.0
+) -> None:
+    """Store calibration factors in a model, times `wider` ([marks, 1]); other arguments: see `fit_scales`."""
+    model.calibration_scales.copy_(fit_scales(error, deviation) * wider)
 
 
 _CALIBRATION = 512

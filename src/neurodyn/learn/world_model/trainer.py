@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learner of world models: the loss of forecasts from their own predictions, and validation on held-out episodes."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,9 +16,9 @@ from neurodyn.data.mixture import Mixture, MixtureSampler
 from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, WindowSampler
-from neurodyn.dynamics.batch import Trajectory, Window, present_state
+from neurodyn.dynamics.batch import Window
 from neurodyn.dynamics.conditions import world_parameters
-from neurodyn.dynamics.ensemble import deviation
+from neurodyn.dynamics.ensemble import MARKS
 from neurodyn.dynamics.guard import Fault, FaultHistory, report
 from neurodyn.dynamics.known_inputs import quantiles
 from neurodyn.dynamics.measures import PERSISTENCE
@@ -30,7 +29,7 @@ from neurodyn.dynamics.world_model.termination import alarms_along, fitted_shift
 from neurodyn.learn.budget import TrainState
 from neurodyn.learn.devices import current_ranks, require_device
 from neurodyn.learn.learner import Validation, WindowLearner
-from neurodyn.learn.neural.validation import calibrate, coverage, saturate
+from neurodyn.learn.neural.validation import calibrate, coverage, fit_scales, saturate, widening
 from neurodyn.learn.optimiser import MemberParameters, build_optimiser, trainable
 from neurodyn.learn.samplers import EndingWindows, EpisodeSampler
 from neurodyn.learn.world_model.settings import WorldPhase, WorldSettings
@@ -257,13 +256,13 @@ class WorldModelLearner(WindowLearner):
         best = WORLD_MODEL.load(self._run).to(self.device)
         if train_state.best_step or not best.known_inputs.fitted:  # a base that was kept has learned nothing
             best.remember_inputs(self._data, self._model, self._settings.seed)
-        self._validation.calibrate(best, self._sampler.episodes)
+        self._validation.calibrate(best)
         WORLD_MODEL.save(self._run, best)
 
 
 _CALIBRATION = 1024
 _FEW_EPISODES, _MOST_EPISODES = 8, 64
-"""Held-out episodes below which training episodes that members have not seen calibrate, too, and most of these."""
+"""Held-out episodes below which bands widen by the spread between training episodes, and most of these."""
 _MARKS = (1, 10, 50, 100)
 
 
@@ -323,25 +322,19 @@ class WorldValidation:
         return [of_persistence(mine, theirs, f"error in standard deviations up to {seconds:.3g} s ahead")]
 
     @torch.no_grad()
-    def calibrate(self, model: WorldModel, drawn: Sequence[Sequence[np.ndarray]] = ()) -> None:
+    def calibrate(self, model: WorldModel) -> None:
         """Fit the factors of the standard deviations, and the shift of the termination, to more windows.
 
         How much their histories contradict the model becomes the measure for other histories.
 
-        Few held-out episodes are few motions, by which the model was selected besides. Training episodes that some
-        members have not drawn then count as much, forecast by these members.
-
-        Args:
-            model: The model.
-            drawn: Training episodes of each member, by store.
+        Few held-out episodes are few motions: bands then widen by how much these differ (`validation.widening`).
         """
         model.calibration_scales.fill_(1.0)
         windows = self._draw(_CALIBRATION, "calibration")
         compared = self._compare(model, windows)
-        parts = [(compared.columns, _deviation(compared))]
-        if sum(len(episodes_of(store, Split.VALIDATION)) for store in self._data.stores) < _FEW_EPISODES:
-            parts += self._unseen(model, drawn)
-        calibrate(model, *(torch.cat(part) for part in zip(*parts, strict=True)))
+        held_out = sum(len(episodes_of(store, Split.VALIDATION)) for store in self._data.stores)
+        wider = widening(self._by_run(model), held_out)[:, None] if held_out < _FEW_EPISODES else 1.0
+        calibrate(model, compared.columns, _deviation(compared), wider)
         past, around = context_of(windows), world_parameters(model.conditions, windows.parameters)
         if isinstance(past, Window):
             model.known_inputs.contradictions = quantiles(model.contradiction(past, around))
@@ -360,29 +353,28 @@ class WorldValidation:
             .after(self.context)
         )
 
-    def _unseen(self, model: WorldModel, drawn: Sequence[Sequence[np.ndarray]]) -> list[tuple[Tensor, Tensor]]:
-        """Return errors and predicted deviations in training episodes, each by the members that have not drawn it."""
-        found: list[tuple[Store, int, list[int]]] = []
-        for number, store in enumerate(self._data.stores):
-            for episode in episodes_of(store, Split.TRAIN).tolist():
-                blind = [member for member, own in enumerate(drawn) if episode not in own[number]]
-                if blind and len(blind) < len(drawn) and store.lengths[episode] >= self._frames:
-                    found.append((store, episode, blind))
-        found, parts = found[:: max(1, -(-len(found) // _MOST_EPISODES))], []
-        for number, (store, episode, blind) in enumerate(found):
+    def _by_run(self, model: WorldModel) -> Tensor:
+        """Return the factor of each training episode, of all columns together, shape [episodes, marks]."""
+        known = [
+            (store, episode) for store in self._data.stores for episode in episodes_of(store, Split.TRAIN).tolist()
+            if store.lengths[episode] >= self._frames
+        ]  # fmt: skip
+        known, factors = (
+            known[:: max(1, -(-len(known) // _MOST_EPISODES))],
+            [torch.ones(0, len(MARKS), device=self._device)],
+        )
+        for number, (store, episode) in enumerate(known):
             windows = WindowSampler(
-                store, self._frames, batch=max(1, _CALIBRATION // len(found)), device=self._device,
-                seed=derive_seed(self._settings.seed, "unseen", number), episodes=np.array([episode]),
+                store, self._frames, batch=max(1, _CALIBRATION // len(known)), device=self._device,
+                seed=derive_seed(self._settings.seed, "by run", number), episodes=np.array([episode]),
             ).draw().after(self.context)  # fmt: skip
-            around, past = world_parameters(model.conditions, windows.parameters), context_of(windows)
-            x, controls = model.observation.of_state(present_state(past)), windows.control
-            hidden, controls = model.begin(past, around).hidden, model.conditioned_controls(controls, around)
-            forecasts = model.follow(hidden, x[None], controls[None])
-            path = model.observation.split(torch.cat([x[:, None], forecasts.states[blind].mean(0)], 1))
-            error = RolloutErrors(model.spec, Trajectory(*path), truth_of(windows)).columns
-            aleatoric = model.std(forecasts.log_std)[blind].square().mean(0).sqrt()
-            parts.append((error, torch.hypot(aleatoric, deviation(forecasts.states))))
-        return parts
+            compared = self._compare(model, windows)
+            error, spread = (
+                x[..., model.varying].transpose(1, 2).flatten(0, 1)[..., None]
+                for x in (compared.columns, _deviation(compared))
+            )
+            factors.append(fit_scales(error, spread).T)
+        return torch.cat(factors)
 
     def _compare(self, model: WorldModel, windows: Windows) -> RolloutErrors:
         around = world_parameters(model.conditions, windows.parameters)
