@@ -559,6 +559,11 @@ def test_a_part_of_an_estimate_has_episodes_of_each_kind(hopped):
     part = BaseEstimates(longer, {"imu": tripod.IMU}).part(6.5)
     assert part.logged.table["split"].tolist() == [0, 0, 1]
     assert BaseEstimates(store, {"imu": tripod.IMU}).part(60.0).logged.table["split"].tolist() == [0, 1]
+    moving = np.arange(len(store.measured)) % 101 > 60  # 40 of 101 rows of each run
+    still = replace(store, measured=store.measured * moving[:, None])
+    short = BaseEstimates(still, {"imu": tripod.IMU}).part(0.6).logged
+    assert short.table["length"].tolist() == [30, 30]
+    assert (short.measured[:, :3] != 0.0).all()
 
 
 def test_a_probe_moves_one_coordinate_to_where_settled_starts_cost_least():

@@ -367,14 +367,16 @@ class Store:
             return self.header.groups[group]
         return self.header.runs[run] if run >= 0 else f"episode {episode}"
 
-    def select(self, episodes: np.ndarray | list[int], frames: int | None = None) -> "Store":
-        """Return a store of some episodes, in the given order, or of the first `frames` transitions of each."""
+    def select(
+        self, episodes: np.ndarray | list[int], frames: int | np.ndarray | None = None, first: int | np.ndarray = 0
+    ) -> "Store":
+        """Return a store of some episodes, in the given order, or of `frames` transitions of each from `first` on."""
         episodes = np.asarray(episodes, np.int64)
         table = self.table[episodes]
         if frames is not None:
             table["length"] = frames
-        lengths = table["length"].astype(np.int64) + 1
-        parts = [slice(begin, begin + length) for begin, length in zip(self.offsets[episodes], lengths, strict=True)]
+        lengths, begins = table["length"].astype(np.int64) + 1, self.offsets[episodes] + first
+        parts = [slice(begin, begin + length) for begin, length in zip(begins, lengths, strict=True)]
         table["start"] = np.cumsum(lengths) - lengths
 
         def select(rows: Rows) -> np.ndarray:

@@ -32,11 +32,13 @@ from neurodyn.estimate.standing import LegPoints, estimable_points, standing_res
 from neurodyn.estimate.track import ACCELEROMETER, GYROSCOPE, HEIGHT, SIZE, TURN, VELOCITY, BaseTrack, skew
 from neurodyn.geometry import rotation
 
-_LEG_ROUNDS = 6
+_LEG_ROUNDS, _ENOUGH = 30, 1e-3
+"""Most steps without the model, which cost little, and the share of the cost that one must change it by to go on."""
 _ON_GROUND = 5e-3
 """Height of a point below which it touches [m]."""
-_MOUNTINGS, _AFTER_MOUNTING, _SETTLED = 20, 2, 0.5
-"""Most steps of an IMU's place and turn, steps of the states after each, and the size [deviations] of the last."""
+_MOUNTINGS, _AFTER_MOUNTING, _SETTLED, _AGREES = 20, 2, 0.5, 1.0
+"""Most steps of an IMU's place and turn, steps of the states after each, the size [deviations] of the last, and of a
+step from what a part of the log tells."""
 _MOMENTUM, _LAST_MOUNTINGS = 0.8, 5
 """Share of a step that the next one repeats at first, as each sees a part of the way; steps by which the end is known.
 """
@@ -51,6 +53,7 @@ def smooth_base(
     model: Dynamics,
     log: Store | SensedRun | Sequence[SensedRun],
     settings: EstimationSettings | None = None,
+    mounted: MountingEstimate | None = None,
 ) -> BaseEstimate:
     """Return the states of a floating base along a log.
 
@@ -58,6 +61,8 @@ def smooth_base(
         model: Differentiable dynamics with contacts and a floating base.
         log: A store with streams of an IMU, or plain arrays of one or several runs.
         settings: Place of the IMU, noises.
+        mounted: How the IMU is mounted by a part of the log: where the search of that begins, and ends if the whole
+            log agrees. It decides only where the settings let the mounting be free.
 
     Raises:
         InputError: The model has no floating base, no contact points or joints with several axes; or the log has no
@@ -69,11 +74,18 @@ def smooth_base(
     else:
         runs = [log] if isinstance(log, SensedRun) else list(log)
     problem = BaseProblem.of(model, runs, settings)
+    if mounted is not None and settings.mounting_free:
+        problem = problem.remounted(mounted.change)
     begun = track = problem.first()
     contacts = problem.contacts(track)
+    cost = torch.inf
     for _ in range(_LEG_ROUNDS):
-        track = track.moved(_limited(problem.equations(track, begun, contacts).solve()))
-    return problem.with_model(track, begun, contacts)
+        chain = problem.equations(track, begun, contacts)
+        track = track.moved(_limited(chain.solve()))
+        before, cost = cost, float(chain.cost.sum())
+        if abs(before - cost) < _ENOUGH * abs(cost):
+            break
+    return problem.with_model(track, begun, contacts, mounted)
 
 
 @dataclass(frozen=True)
@@ -100,6 +112,7 @@ class BaseProblem:
         model: Predictions of the model.
         mounting: Place of the IMU.
         settings: The settings.
+        moved: By how much the IMU is moved and turned from where the settings say, numbers `MOUNTING`, shape [6].
     """
 
     sensed: SensedBatch
@@ -108,6 +121,7 @@ class BaseProblem:
     model: FrameModel
     mounting: ImuMounting
     settings: EstimationSettings
+    moved: Tensor
 
     @classmethod
     def of(cls, dynamics: Dynamics, runs: Sequence[SensedRun], settings: EstimationSettings) -> "BaseProblem":
@@ -116,7 +130,7 @@ class BaseProblem:
         sensed, mounting = SensedBatch.of(runs), ImuMounting.of(settings.imu)
         return cls(
             sensed, InertialSteps.of(sensed, settings, spec.dt), LegPoints(layout, sensed),
-            FrameModel(dynamics, mounting), mounting, settings,
+            FrameModel(dynamics, mounting), mounting, settings, torch.zeros(len(MOUNTING), dtype=torch.float64),
         )  # fmt: skip
 
     def first(self) -> BaseTrack:
@@ -185,28 +199,31 @@ class BaseProblem:
             residual = torch.nn.functional.pad(residual, whole)
             chain.add(residual, torch.nn.functional.pad(jacobian, (0, 0, *whole)), self._predicted, robust=True)
 
-    def with_model(self, track: BaseTrack, begun: BaseTrack, contacts: ContactKnowledge) -> BaseEstimate:
-        """Return the estimate with the model, starting from one without."""
+    def with_model(
+        self, track: BaseTrack, begun: BaseTrack, contacts: ContactKnowledge, mounted: MountingEstimate | None = None
+    ) -> BaseEstimate:
+        """Return the estimate with the model, starting from one without; for `mounted`, see `smooth_base`."""
         trust = self._trust(track, contacts.memories)
         track, chain, trust = self._improved(track, begun, contacts, trust, self.settings.rounds, first=True)
         if not self.settings.mounting_free:
             return self.estimate(track, chain.covariance(), trust)
-        problem, moved = self, torch.zeros(len(MOUNTING), dtype=torch.float64)
-        found = self.mounting_step(moved, track, begun, contacts, trust)
-        way, passed = torch.zeros_like(moved), [moved]
+        found = self.mounting_step(track, begun, contacts, trust)
+        told = torch.zeros_like(found.covariance) if mounted is None else mounted.covariance
+        if _is_within(found.shared, told, _AGREES):
+            return replace(self.estimate(track, chain.covariance(), trust), mounting=mounted)
+        problem, way, passed = self, torch.zeros_like(self.moved), [self.moved]
         for turn in range(_MOUNTINGS):
             way = _MOMENTUM * (1.0 - turn / _MOUNTINGS) * way + found.shared.clamp(-_FARTHEST, _FARTHEST)
-            moved = moved + way
-            passed.append(moved)
-            problem, track = self.remounted(moved), track.moved(_limited(found.states))
+            problem, track = problem.remounted(way), track.moved(_limited(found.states))
+            passed.append(problem.moved)
             trust = problem._trust(track, contacts.memories)  # the scatter was that of the wrong place
             track, chain, trust = problem._improved(track, begun, contacts, trust, _AFTER_MOUNTING)
-            found = problem.mounting_step(moved, track, begun, contacts, trust)
-            if (found.shared.abs() < _SETTLED * found.covariance.diagonal().sqrt()).all():
+            found = problem.mounting_step(track, begun, contacts, trust)
+            if _is_within(found.shared, found.covariance, _SETTLED) or _is_within(found.shared, told, _AGREES):
                 break
         # The search wanders about its end, as each step takes new contacts for granted: so far it is not known.
-        wandered = torch.stack(passed[-_LAST_MOUNTINGS:]) - moved
-        mounting = MountingEstimate(moved, found.covariance + wandered.mT @ wandered / len(wandered))
+        wandered = torch.stack(passed[-_LAST_MOUNTINGS:]) - problem.moved
+        mounting = MountingEstimate(problem.moved, found.covariance + wandered.mT @ wandered / len(wandered))
         return replace(problem.estimate(track, chain.covariance(), trust), mounting=mounting)
 
     def _improved(
@@ -215,10 +232,12 @@ class BaseProblem:
     ) -> tuple[BaseTrack, ChainEquations, ModelScatter]:  # fmt: skip
         """Return a track after Gauss-Newton steps, its equations, and the trust in the model.
 
-        In the `first` such steps, the scatter was that of the legs' estimate, and is found again.
+        In the `first` such steps, the scatter was that of the legs' estimate, and is found again. They end where two in
+        a row hardly lower the cost: contacts make it rough.
         """
         chain = self.equations(track, begun, contacts, trust)
         step, length = _limited(chain.solve()), torch.ones(len(self.sensed.lengths), dtype=torch.float64)
+        idle = 0
         for index in range(rounds):
             candidate = track.moved(length[:, None, None] * step)
             if first and index in (1, 3):
@@ -228,21 +247,26 @@ class BaseProblem:
                 continue
             tried = self.equations(candidate, begun, contacts, trust)
             better = tried.cost < chain.cost
+            gained = (chain.cost - tried.cost).clamp_min(0.0).sum()
+            idle = idle + 1 if first and gained < _ENOUGH * chain.cost.abs().sum() else 0
             track = candidate.where(better, track)
             length = torch.where(better, (2.0 * length).clamp_max(1.0), 0.4 * length)
             chain = tried.where(better, chain)
+            if idle == 2:
+                break
             step = torch.where(better[:, None, None], _limited(chain.solve()), step)
         return track, chain, trust
 
     def remounted(self, change: Tensor) -> "BaseProblem":
-        """Return the estimation with an IMU that is moved and turned by numbers `MOUNTING`."""
-        mounting = self.mounting.moved(change)
-        return replace(self, mounting=mounting, model=self.model.on(mounting))
+        """Return the estimation with an IMU that is moved and turned by further numbers `MOUNTING`."""
+        moved = self.moved + change
+        mounting = ImuMounting.of(self.settings.imu).moved(moved)
+        return replace(self, mounting=mounting, model=self.model.on(mounting), moved=moved)
 
     def mounting_step(
-        self, moved: Tensor, track: BaseTrack, begun: BaseTrack, contacts: ContactKnowledge, trust: ModelScatter
+        self, track: BaseTrack, begun: BaseTrack, contacts: ContactKnowledge, trust: ModelScatter
     ) -> SharedStep:
-        """Return how the IMU is mounted otherwise than here, where it is `moved` from where it is said to be."""
+        """Return how the IMU is mounted otherwise than here."""
         chain = SharedEquations(*track.height.shape, size=SIZE)
         self._fill(chain, track, begun, contacts, trust)
         slopes = []
@@ -254,7 +278,7 @@ class BaseProblem:
             slopes.append([(a - b) / (2.0 * _STEP) for a, b in pairs])
         settings = self.settings
         deviations = [*[settings.imu_place_noise] * 3, *[settings.imu_turn_noise] * 3]
-        return chain.step(slopes, moved, torch.tensor(deviations, dtype=torch.float64))
+        return chain.step(slopes, self.moved, torch.tensor(deviations, dtype=torch.float64))
 
     def estimate(self, track: BaseTrack, covariance: Tensor, scatter: ModelScatter | None = None) -> BaseEstimate:
         """Return an estimate from a track and the covariance of its errors, shape [runs, frames, SIZE, SIZE]."""
@@ -344,6 +368,11 @@ class BaseProblem:
         jacobian = torch.zeros(*residual.shape, SIZE, dtype=torch.float64)
         jacobian[..., TURN] = torch.diag(1.0 / noise)
         return residual, jacobian
+
+
+def _is_within(step: Tensor, covariance: Tensor, deviations: float) -> bool:
+    """Return whether a step of an IMU's mounting is less than so many deviations of it."""
+    return bool((step.abs() < deviations * covariance.diagonal().sqrt()).all())
 
 
 def _limited(step: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ import torch
 
 from neurodyn.core import artifacts
 from neurodyn.core.description.mechanism import Mechanism
-from neurodyn.core.description.sensors import SENSOR_KINDS, Sensor
+from neurodyn.core.description.sensors import SENSOR_KINDS, Sensor, places_of
 from neurodyn.core.errors import InputError
 from neurodyn.data.header import Split, StoreHeader
 from neurodyn.data.split import episodes_of
@@ -207,18 +207,40 @@ class BaseEstimates:
         self.changes: list[float] = []
 
     def part(self, seconds: float) -> "BaseEstimates":
-        """Return estimates of about so many seconds of training episodes, and of as large a part of validation."""
+        """Return estimates of about so many seconds of training episodes, and of as large a part of validation.
+
+        Of longer episodes they are the seconds in which the IMU turns most.
+        """
         kinds = [episodes_of(self.logged, split) for split in (Split.TRAIN, Split.VALIDATION)]
-        recorded = float(self.logged.lengths[kinds[0]].sum()) * self.logged.header.spec.dt
+        dt = self.logged.header.spec.dt
+        recorded = float(self.logged.lengths[kinds[0]].sum()) * dt
         each = max(1, math.ceil(recorded / seconds))
-        logged = self.logged.select(np.sort(np.concatenate([rows[::each] for rows in kinds])))
+        episodes = np.sort(np.concatenate([rows[::each] for rows in kinds]))
+        frames = np.minimum(self.logged.lengths[episodes], round(seconds / dt))
+        first = np.array([self._liveliest(*pair) for pair in zip(episodes, frames, strict=True)])
+        logged = self.logged.select(episodes, frames, first)
         return BaseEstimates(logged, self._declared, mounting=self._settings.mounting_free)
 
-    def update(self, dynamics: HybridDynamics, *, fitted: bool = False) -> Store:
-        """Estimate the base by a model, and return the log with it; the first model is the declared one or `fitted`."""
+    def _liveliest(self, episode: int, frames: int) -> int:
+        """Return the first of so many frames of an episode in which the IMU turns most."""
+        imu = next((one for one in self.logged.header.streams if one.kind == "imu"), None)
+        if imu is None or self.logged.measured is None:
+            return 0  # refused where the states are estimated
+        rows = slice(int(self.logged.offsets[episode]), int(self.logged.offsets[episode + 1]))
+        spin = self.logged.measured[rows][:, places_of(imu, self.logged.header.streams)[:3]]
+        turned = np.nancumsum(np.square(spin, dtype=float).sum(1))
+        return int((turned[frames:] - turned[: len(turned) - frames]).argmax())
+
+    def update(
+        self, dynamics: HybridDynamics, *, fitted: bool = False, mounted: MountingEstimate | None = None
+    ) -> Store:
+        """Estimate the base by a model, and return the log with it; the first model is the declared one or `fitted`.
+
+        `mounted` is how the IMU is mounted by a part of the log, if that is free (`smooth_base`).
+        """
         before, first = self.store, self.store is self.logged
         known = replace(self.logged, header=msgspec.structs.replace(self.logged.header, sensors=self._said))
-        estimate = smooth_base(dynamics, known, self._settings)
+        estimate = smooth_base(dynamics, known, self._settings, mounted)
         self.mounting, self.sensors = estimate.mounting, moved_sensors(self._said, estimate.mounting)
         self.store = with_base(self.logged, estimate, self.sensors, _FIRST if first and not fitted else _LATER)
         if not first:

@@ -159,7 +159,9 @@ def _fit_estimates(
         dynamics.physical.set_values(rigid.space.values(rigid.x).detach())
         if part.settled:
             break
-    estimates.update(dynamics, fitted=fitting is not None)
+    if part.mounting is not None:
+        part.update(dynamics)
+    estimates.update(dynamics, fitted=fitting is not None, mounted=part.mounting)
     return remaining, fitting
 
 
