@@ -33,6 +33,16 @@ def leads(row: dict, k: int, model: str = "adapt") -> bool:
     return True
 
 
+def agrees(row: dict) -> bool | None:
+    """Return whether what `evaluate` says is better than the adaptation is so in the table; None where it did not run.
+
+    It warns of others if and only if the adaptation does not lead or tie at all horizons.
+    """
+    if "better" not in row:
+        return None
+    return bool(row["better"]) != all(leads(row, k) for k in range(len(row["seconds"])))
+
+
 def worse_than_declared(row: dict) -> bool:
     """Return whether `adapt` is worse than the declaration anywhere."""
     mine, declared = row["models"].get("adapt"), row["models"]["declared"]
@@ -46,8 +56,8 @@ def worse_than_declared(row: dict) -> bool:
 def table(titles: Mapping[str, tuple[str, str]], rows: Mapping[str, dict]) -> str:
     """Return the table of all rows: errors at each row's horizons, the leading model in bold."""
     lines = [
-        f"| robot | held out | at | {' | '.join(MODELS.values())} | CPU s | verdict |",
-        f"|---|---|---|{'---|' * (len(MODELS) + 2)}",
+        f"| robot | held out | at | {' | '.join(MODELS.values())} | CPU s | verdict | better, says `evaluate` |",
+        f"|---|---|---|{'---|' * (len(MODELS) + 3)}",
     ]
     for name, (title, held_out) in titles.items():
         row, first = rows[name], True
@@ -56,7 +66,10 @@ def table(titles: Mapping[str, tuple[str, str]], rows: Mapping[str, dict]) -> st
                 values = {model: row["models"][model]["at"][group][k] for model in MODELS if model in row["models"]}
                 best = min((value for value in values.values() if value is not None), default=0.0)
                 cells = [cell(values[model], best) if model in values else "" for model in MODELS]
-                ends = [f"{row['cpu_s']:.0f}", (row["verdict"] or "fails").partition(":")[0]] if first else ["", ""]
+                ends = [""] * 3
+                if first:
+                    better = ", ".join(row["better"]) or "none" if "better" in row else ""
+                    ends = [f"{row['cpu_s']:.0f}", (row["verdict"] or "fails").partition(":")[0], better]
                 where = f"{seconds:g} s, {what(group)}"
                 begin = [title, held_out] if first else ["", ""]
                 lines.append(f"| {' | '.join([*begin, where, *cells, *ends])} |")
@@ -65,10 +78,12 @@ def table(titles: Mapping[str, tuple[str, str]], rows: Mapping[str, dict]) -> st
     everywhere = sum(all(leads(row, k) for k in range(len(row["seconds"]))) for row in rows.values())
     worse = [titles[name][0] for name, row in rows.items() if worse_than_declared(row)]
     network = sum(leads(row, -1, "any") for row in rows.values())
+    judged = [one for row in rows.values() if (one := agrees(row)) is not None]
     told = (
         f"`adapt` leads or ties (within 5 %) on {last} of {len(rows)} robots at the last horizon, on {everywhere} at "
         f"all of them; with `--kind any` it leads or ties on {network} at the last. Worse than the declaration "
-        f"at any horizon: {', '.join(worse) or 'none'}."
+        f"at any horizon: {', '.join(worse) or 'none'}. `neurodyn evaluate` beside the network warns of better models "
+        f"where the table has one, and only there, on {sum(judged)} of {len(judged)} robots on which it ran."
     )
     return "\n".join([*lines, "", *textwrap.wrap(told, 120)])
 
@@ -92,17 +107,19 @@ def read_table(text: str, titles: Mapping[str, tuple[str, str]]) -> dict[str, di
     rows: dict[str, dict] = {}
     for line in text.splitlines():
         cells = [cell.strip().replace("*", "") for cell in line.strip("|").split("|")]
-        if len(cells) != len(MODELS) + 5 or " s, " not in cells[2]:
+        if len(cells) != len(MODELS) + 6 or " s, " not in cells[2]:
             continue
         if cells[0]:
             row = rows[names[cells[0]]] = {
-                "seconds": [], "models": {}, "cpu_s": float(cells[-2]), "verdict": cells[-1].replace("fails", ""),
+                "seconds": [], "models": {}, "cpu_s": float(cells[-3]), "verdict": cells[-2].replace("fails", ""),
             }  # fmt: skip
+            if cells[-1]:
+                row["better"] = [] if cells[-1] == "none" else cells[-1].split(", ")
         seconds, unit = cells[2].split(" s, ")
         if float(seconds) not in row["seconds"]:
             row["seconds"].append(float(seconds))
         group = {"base, mm": "base [m]", "base, mrad": "base [rad]"}.get(unit, "joints [rad or m]")
-        for model, value in zip(MODELS, cells[3:-2], strict=True):
+        for model, value in zip(MODELS, cells[3:-3], strict=True):
             if value:
                 known = {"not finite": None, "diverges": 10.0}
                 errors = row["models"].setdefault(model, {"at": {}})["at"].setdefault(group, [])

@@ -201,7 +201,25 @@ def measured(name: str, data: Path, keep: Path, gru: bool) -> dict:
         figures = read_json(run / "adaptation.json")
         result |= {"verdict": figures["verdict"], "chosen": figures["network"] or figures["chosen"]}
         result["cpu_s_network"] = sum(one["cpu_seconds"] for one in figures["references"])
+        result["better"] = better_by_evaluate(row, run, store_file)
     return result | errors_of(row, folder, store_file, run if adapted else None, trained)
+
+
+def better_by_evaluate(row: Row, run: Path, log: Path) -> list[str]:
+    """Return the models that `neurodyn evaluate` finds better than an adaptation at some horizon on the test runs."""
+    mechanism, out = run / "mechanism", run.parent / "evaluated.json"
+    horizon = max(1, round(row.seconds[-1] / Store.open(log).header.spec.dt))
+    asked = ["--data", str(log), "--split", "test", "--horizon", str(horizon), "--rollouts", str(STARTS)]
+    told = command(
+        "evaluate", str(mechanism if mechanism.is_dir() else run), *asked, "--threads", "1", "--json", str(out),
+        "--report", str(out.with_suffix(".html")), fresh=out,
+    )  # fmt: skip
+    require(out.is_file(), told[-500:])
+    titles = {
+        "persistence": "persistence", "constant-velocity": "constant velocity", "declared-simulator": "declared",
+        "network-trained-beside-it": "GRU",
+    }  # fmt: skip
+    return [titles[one["name"]] for one in read_json(out).get("findings", ()) if one["name"] in titles]
 
 
 def train_gru(folder: Path, log: Path, out: Path) -> None:

@@ -2,8 +2,9 @@
 """The page of benchmarks/board.py keeps rows that are not measured."""
 
 import copy
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tests.plant import repository
@@ -39,3 +40,23 @@ def test_rows_that_are_not_measured_stay_on_the_page(board, tmp_path):
     assert len(lost) == 1
     assert lost[0].startswith(f"| {titles[first][0]} |")
     assert "| 1234 |" in page.read_text()
+
+
+def test_evaluate_agrees_where_it_warns_of_better_models_and_there_are_some(board):
+    errors = lambda *values: {"at": {"joints [rad or m]": list(values)}}  # noqa: E731
+    row = {"seconds": [0.1, 1.0], "models": {"adapt": errors(1.0, 1.0), "gru": errors(2.0, 0.9)}}
+    assert board.agrees(row) is None
+    assert [board.agrees(row | {"better": better}) for better in ([], ["GRU"])] == [False, True]
+    led = row | {"models": {"adapt": errors(1.0, 1.0), "gru": errors(2.0, 0.96)}}
+    assert [board.agrees(led | {"better": better}) for better in ([], ["GRU"])] == [True, False]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_halves_of_training_runs_leave_the_others_as_they_are(monkeypatch: pytest.MonkeyPatch, number: int):
+    monkeypatch.syspath_prepend(str(repository() / "benchmarks"))
+    import half_logs  # pyright: ignore[reportMissingImports]
+
+    row = SimpleNamespace(parts=lambda _: (np.array([0, 10, 14, 20, 30]), np.array([0, 1, 2, 0])))
+    ends, split = half_logs.half(row, number)({})
+    assert ends.tolist() == [0, 5, 10, 14, 20, 25, 30]
+    assert split.tolist() == [[0, 2, 1, 2, 0, 2], [2, 0, 1, 2, 2, 0]][number]

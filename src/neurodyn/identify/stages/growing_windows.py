@@ -516,22 +516,25 @@ class Fitting:
         end = SearchEnd(settled=True, moved=True, iterations=stage.iterations)
         return Searched(residuals, self.start(residuals, afresh=True), end, nothing, nothing[:, 0], costs)
 
-    def finish(self, searched: Searched) -> Searched:
-        """Search the kept stage of a result further with short steps of the engine; return `Searched.shifts`, too."""
+    def shorten(self, searched: Searched) -> Searched:
+        """Search the kept stage of a result further with short steps of the engine, if its own are longer."""
         substeps = self._finest
         if substeps <= self.model.engine.substeps:
-            return self.end_with_shifts(searched)
-        costs = dict(searched.stages)
+            return searched
         self.x = self.space.with_likely_scale(self.x)
         self.shorten_steps(substeps)
-        stage = self.stage_of(costs)
+        stage = self.stage_of(searched.stages)
         self.rescale(stage)  # what was missing, such as a payload, made some channels count for less than they tell
         self.undamp(self.residuals(self.windows(Split.TRAIN, stage)))
-        searched = self.again(costs)
-        if self.take_own_derivatives():
+        return self.again(dict(searched.stages))
+
+    def finish(self, searched: Searched) -> Searched:
+        """Search the kept stage of a result further by derivatives of its short steps, and return its shifts, too."""
+        if self.doubled is not None and self.take_own_derivatives():
+            stage = self.stage_of(searched.stages)
             self.rescale(stage)
             self.hop(stage)
-            searched = self.again(costs)
+            searched = self.again(dict(searched.stages))
         return self.end_with_shifts(searched)
 
     def hop(self, stage: FitStage) -> None:

@@ -92,14 +92,14 @@ def fit_in_stages(
     )
     structures.kept += more
     finished = copy.copy(fitting)
-    searched = finished.finish(searched)
-    lasting = lasting_errors_of(finished, searched)
+    searched = finished.shorten(searched)
     for _ in range(_LOOKS if settings.structures and fitting is structures.fitting else 0):
-        if not structures.look_again(finished, lasting):
+        if not structures.look_again(finished, lasting_errors_of(finished, searched)):
             break
         finished = copy.copy(structures.fitting)
-        searched = finished.finish(finished.end(structures.costs))
-        lasting = lasting_errors_of(finished, searched)
+        searched = finished.shorten(finished.end(structures.costs))
+    searched = finished.finish(searched)
+    lasting = lasting_errors_of(finished, searched)
     fitting = finished
     tree: dict[str, Any] = {
         "x": fitting.x, "scale": fitting.scale, "structure": number, "ends": fitting.ends, "apart": fitting.apart,
