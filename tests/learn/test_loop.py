@@ -80,11 +80,14 @@ def test_phases_that_may_be_left_out_do_not_count_as_progress_before_they_begin(
         def text(self, loop: TrainingLoop, validation: Validation | None) -> str:
             return ""
 
-    budget, shown = TrainingBudget(100, shares=(40.0, 30.0, 30.0), as_needed=True), []
+    budget, shown = TrainingBudget(110, shares=(40.0, 30.0, 40.0), as_needed=True), []
     bar = SimpleNamespace(update=lambda done, text: shown.append(done))
     end = TrainingLoop(Content(), budget, tmp_path, progress=bar).run()
     assert (end.step, end.phase) == (70, 3)
     assert [shown[39], shown[40], shown[69]] == pytest.approx([1.0, 41 / 70, 1.0])
+    again = TrainingLoop(Content(), budget, tmp_path)
+    again.resume()
+    assert again.run().step == 70  # what was left out stays out
     longer = TrainingLoop(One(), TrainingBudget(90), tmp_path)
     longer.resume()
     assert longer.run().step == 90

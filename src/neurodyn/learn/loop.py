@@ -136,9 +136,11 @@ class TrainingLoop:
             over, state.phase = state.phase > last, min(state.phase, last)
             self.learner.start_phase(state.phase)
             self.learner.load(saved)
-            state.carried = self.budget.carry_over(state, replace(self.budget, **saved["budget"]))
+            former = replace(self.budget, **saved["budget"])
+            state.carried = self.budget.carry_over(state, former)
             done = self.budget.done(state)
-            if over and (done >= 1.0 or not state.phase_step):
+            left_out = self.budget.as_needed and former == self.budget  # its last phases were not needed
+            if over and (done >= 1.0 or not state.phase_step or left_out):
                 state.phase = last + 1
             else:  # a larger budget spreads its validations anew
                 state.measured = int(done * self._checks(state.phase))
