@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -40,6 +40,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def aliases_of(cls, data: Mapping[str, Any]) -> Aliases:
         """Return the deprecated keys of these data; by default `aliases`."""
         return cls.aliases
+
+    @property
+    def own_kind(self) -> type[Self]:
+        """The type from which these settings can be read again, with the parameters of a generic one."""
+        return type(self)
 
 
 _MOST = 3.4028234663852886e38  # largest single-precision number: settings are used in single precision

@@ -123,7 +123,7 @@ def check_run(out: Path, record: RunRecord[Any], resume: bool, state: str | None
                 f"{path}: --resume needs the algorithm that the run was started with, "
                 f"{algorithm or DEFAULT_ALGORITHM}; give that one, or another --out"
             )
-        before: RunRecord[Any] = read_config(path, RunRecord[type(record.settings)])
+        before: RunRecord[Any] = read_config(path, RunRecord[record.settings.own_kind])
         for name in record.__struct_fields__:
             if name not in _FREE and _lasting(getattr(before, name)) != _lasting(getattr(record, name)):
                 raise InputError(

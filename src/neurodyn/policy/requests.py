@@ -275,8 +275,10 @@ class OnlineRequest(RunOptions, frozen=True, kw_only=False):
     """Training files of a new model in place of random data."""
     policy: Annotated[str | Path | None, Flag(str | None)] = None
     """Initial policy: a folder, or pretrained-policy:NAME."""
+    algorithm: str | None = None
+    """ppo, or shac (gradients through the model); by default the only one that --settings fit, else ppo."""
     settings: Annotated["OnlineSettings | Path | None", Flag(Path | None)] = None
-    """File with settings of the policy's training; by default those of the task."""
+    """File with settings of the policy's training; by default those of the task and the algorithm."""
     device: Annotated[str, Flag("device")] = "cpu"
     """Compute device of models and policies: cpu, cuda, cuda:1 ..."""
     stages: Annotated["Callable[[str], Progress] | None", IN_PYTHON] = None

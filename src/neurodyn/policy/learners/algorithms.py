@@ -3,13 +3,22 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from neurodyn.core.config import read_record
 from neurodyn.core.errors import InputError
 from neurodyn.core.extras import require_extra
 from neurodyn.core.registry import Registry
 from neurodyn.dynamics.interface import Dynamics
-from neurodyn.policy.settings import DistillationSettings, PolicySettings, ShacSettings, TrainingSettings
+from neurodyn.learn.manifest import DEFAULT_ALGORITHM
+from neurodyn.policy.settings import (
+    DistillationSettings,
+    PolicySettings,
+    ShacSettings,
+    TrainingSettings,
+    fitting_kinds,
+)
 
 if TYPE_CHECKING:
     from neurodyn.policy.learners.learner import PolicyLearner
@@ -68,6 +77,31 @@ ALGORITHMS: Registry[Algorithm] = Registry(
     shac=Algorithm(ShacSettings, _shac, needs_gradients=True),
 )
 """Registry of algorithms."""
+
+
+def chosen_algorithm(asked: str | None, recorded: Path | None, settings: str | Path | None) -> str | None:
+    """Return the algorithm that is asked for, else the one that began a training, else the only one that settings fit.
+
+    Args:
+        asked: Name of an algorithm.
+        recorded: The config.yaml of a training that continues.
+        settings: File with settings.
+
+    Returns:
+        Its name; None if nothing decides.
+
+    Raises:
+        InputError: The algorithm is unknown, or trains students.
+    """
+    if asked is not None:
+        if ALGORITHMS[asked].settings.infers:
+            raise InputError(f"--algorithm {asked} needs a teacher; valid: `neurodyn policy distill TEACHER --out DIR`")
+        return asked
+    if recorded is not None and recorded.is_file():
+        return read_record(recorded).get("algorithm") or DEFAULT_ALGORITHM
+    kinds = [one.settings for one in ALGORITHMS.values() if not one.settings.infers]
+    fitting = [] if settings is None else fitting_kinds(Path(settings), kinds)
+    return fitting[0].algorithm if len(fitting) == 1 else None
 
 
 def require_learner() -> None:

@@ -13,7 +13,6 @@ from msgspec import UNSET
 
 from neurodyn.control.resolve import open_dynamics
 from neurodyn.core.config import read_record, with_changes
-from neurodyn.core.errors import InputError
 from neurodyn.core.provenance import package_versions
 from neurodyn.core.requests import accepts_request
 from neurodyn.dynamics.interface import Dynamics
@@ -24,10 +23,10 @@ from neurodyn.learn.manifest import DEFAULT_ALGORITHM, RunRecord
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import tracking
 from neurodyn.policy.artifact import load_policy
-from neurodyn.policy.learners.algorithms import ALGORITHMS
+from neurodyn.policy.learners.algorithms import ALGORITHMS, chosen_algorithm
 from neurodyn.policy.learners.learner import initial_policy
 from neurodyn.policy.requests import PolicyTrainingJob, TrainPolicyRequest
-from neurodyn.policy.settings import FLAGS, ShacSettings, fitting_kinds, for_view, load_settings, with_flags
+from neurodyn.policy.settings import FLAGS, ShacSettings, for_view, load_settings, with_flags
 from neurodyn.policy.worlds.identified_sensors import with_sensor_errors
 from neurodyn.policy.worlds.randomisation import over_posterior
 from neurodyn.tasks import Task, load
@@ -44,8 +43,6 @@ def open_training(request: TrainPolicyRequest) -> PolicyTrainingJob:
     dynamics = open_dynamics(task, request.dynamics, device=request.device, starts=request.starts)
     algorithm = ALGORITHMS[_algorithm_of(request, task, dynamics.dynamics)]
     algorithm.require(dynamics.dynamics)
-    if algorithm.settings.infers:
-        raise InputError("--algorithm distillation needs a teacher; valid: `neurodyn policy distill TEACHER --out DIR`")
     file = None if request.settings is None else Path(request.settings)
     presets = (*task.presets, request.task)
     settings = load_settings(presets, file, logs=dynamics.dynamics.measured, kind=algorithm.settings)
@@ -78,17 +75,12 @@ _OF_PPO = ("privileged", "recurrent", "latent")
 def _algorithm_of(request: TrainPolicyRequest, task: Task, dynamics: Dynamics) -> str:
     """Return the name of the requested algorithm.
 
-    By default it is the one that began a training, the only one that a file of settings fits, or the task's.
+    By default it is that of `chosen_algorithm`, or the task's.
     """
-    if request.algorithm is not None:
-        return request.algorithm
-    record = request.out / "config.yaml"
-    if request.resume and record.is_file():
-        return read_record(record).get("algorithm") or DEFAULT_ALGORITHM
-    kinds = [one.settings for one in ALGORITHMS.values() if not one.settings.infers]
-    fitting = [] if request.settings is None else fitting_kinds(Path(request.settings), kinds)
-    if len(fitting) == 1:
-        return fitting[0].algorithm
+    record = request.out / "config.yaml" if request.resume else None
+    chosen = chosen_algorithm(request.algorithm, record, request.settings)
+    if chosen is not None:
+        return chosen
     plain = request.device == "cpu" and request.penalty is None and not any(getattr(request, one) for one in _OF_PPO)
     along = task.along_gradients and plain and dynamics.differentiable and not dynamics.measured
     return ShacSettings.algorithm if along else DEFAULT_ALGORITHM

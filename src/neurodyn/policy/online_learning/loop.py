@@ -19,7 +19,7 @@ from neurodyn.core.requests import accepts_request
 from neurodyn.core.seeds import derive_seed
 from neurodyn.dynamics.artifact import load
 from neurodyn.learn.loop import other_data
-from neurodyn.learn.manifest import MANIFEST, RunRecord, data_of, file_checksums, read_manifest
+from neurodyn.learn.manifest import DEFAULT_ALGORITHM, MANIFEST, RunRecord, data_of, file_checksums, read_manifest
 from neurodyn.learn.metrics import MetricsLog, read_metrics
 from neurodyn.learn.run_folder import check_run
 from neurodyn.learn.tracking import require_tracker, tracking
@@ -195,6 +195,7 @@ def _begin(problem: OnlineProblem, name: str, out: Path, resume: bool) -> Online
     record = OnlineRecord(
         kind=problem.kind, task=name, dynamics=problem.dynamics, data=problem.data, settings=problem.settings,
         versions=package_versions("torch", "rsl-rl-lib", "newton"),
+        algorithm="" if (algorithm := problem.settings.policy.algorithm) == DEFAULT_ALGORITHM else algorithm,
         base=UNSET if problem.policy is None else str(problem.policy),
     )  # fmt: skip
     check_run(out, record, resume, state=None)

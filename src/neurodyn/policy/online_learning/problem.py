@@ -16,7 +16,9 @@ from neurodyn.core.registry import split_name
 from neurodyn.dynamics.artifact import kind_of
 from neurodyn.dynamics.artifact import load as load_model
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.learn.manifest import DEFAULT_ALGORITHM
 from neurodyn.policy.artifact import load_policy
+from neurodyn.policy.learners.algorithms import ALGORITHMS, chosen_algorithm
 from neurodyn.policy.learners.learner import initial_policy
 from neurodyn.policy.online_learning.refit import ADAPT_REFIT, REFITS, Refit
 from neurodyn.policy.online_learning.settings import SHORT, OnlineSettings
@@ -91,12 +93,22 @@ def settings_of(request: OnlineRequest) -> OnlineSettings:
         frames = round(_FIRST_MINUTES * 60.0 / dt) if request.dynamics == NEW and not request.data else 0
         log_frames = round(_MINUTES * 60.0 / dt)
     nothing = request.dynamics == NEW and not request.data and request.policy is None
+    kind = ALGORITHMS[_algorithm(request)].settings
     return OnlineSettings(
         frames=frames,
         log_frames=log_frames,
         rollout=SHORT if refit.short else None,
-        policy=load_settings(task, request.settings, logs=refit.measured, nothing=nothing),
+        policy=load_settings(task, request.settings, logs=refit.measured, nothing=nothing, kind=kind),
     )
+
+
+def _algorithm(request: OnlineRequest) -> str:
+    """Return the name of the algorithm that trains policies; that of the first task's loop where it continues."""
+    out = Path(request.out)
+    records = (out / "config.yaml", *sorted(out.glob("*/config.yaml"))) if request.resume else ()
+    recorded = next((path for path in records if path.is_file()), None)
+    assert not isinstance(request.settings, OnlineSettings)
+    return chosen_algorithm(request.algorithm, recorded, request.settings) or DEFAULT_ALGORITHM
 
 
 def by_task(request: OnlineRequest) -> list[OnlineRequest]:
@@ -154,6 +166,7 @@ def pose(request: OnlineRequest) -> OnlineProblem:
     refit.require(task, settings, new=dynamics == NEW, data=bool(request.data))
     if dynamics != NEW:
         model = load_model(dynamics)
+        ALGORITHMS[settings.policy.algorithm].require(model)
         require_fit(task, model, settings.policy.penalty)
         refit.require_model(model, dynamics, settings)
     elif settings.policy.penalty and not refit.uncertain(task, settings):

@@ -43,7 +43,7 @@ from neurodyn.policy.online_learning.record import (
     read_round,
 )
 from neurodyn.policy.online_learning.refit import Fit
-from neurodyn.policy.settings import PolicySettings
+from neurodyn.policy.settings import TrainingSettings
 from neurodyn.policy.trust.support import support_in
 from neurodyn.policy.worlds.identified_sensors import with_sensor_errors
 from neurodyn.policy.worlds.randomisation import over_posterior
@@ -238,7 +238,7 @@ class RoundInProgress:
             problem.settings.episodes, seed=SEED,
         ).returns_in(model.name)  # fmt: skip
 
-    def _policy_settings(self) -> PolicySettings:
+    def _policy_settings(self) -> TrainingSettings:
         """Return the settings of this round's policy training; only a new first policy imitates data."""
         settings, first = self.problem.settings, self.number == 1
         policy = settings.policy

@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of the online loop."""
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
 from neurodyn.core.config import Config, from_dict, require_numbers, to_dict
 from neurodyn.core.errors import InputError, choices, require
-from neurodyn.policy.settings import BEHAVIOURS, PolicySettings
+from neurodyn.policy.settings import BEHAVIOURS, PolicySettings, TrainingSettings
 from neurodyn.policy.settings import with_flags as policy_with_flags
 
 SHORT = 64
 """Default number of frames of a roll-out in models that learn the motion."""
 
 
-class OnlineSettings(Config, frozen=True, kw_only=True):
-    """Settings of the online loop."""
+S = TypeVar("S", bound=TrainingSettings)
+
+
+class OnlineSettings(Config, Generic[S], frozen=True, kw_only=True):
+    """Settings of the online loop, with those of the algorithm that trains policies."""
 
     budget_fields: ClassVar[tuple[str, ...]] = ("rounds", "patience")
 
@@ -71,9 +74,9 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
     """Quantities of a hybrid model to identify, as in `identify`; NAME=START:LOWER:UPPER."""
     seed: int = 0
     """Seed of all random numbers."""
-    policy: PolicySettings = PolicySettings()
+    policy: S = PolicySettings()  # pyright: ignore[reportAssignmentType]
     """Settings of the policy's training."""
-    tasks: dict[str, PolicySettings] = msgspec.field(default_factory=dict)
+    tasks: dict[str, S] = msgspec.field(default_factory=dict)
     """Those of the policies of all tasks that share the model, by task; empty for one task."""
 
     def __post_init__(self) -> None:
@@ -85,8 +88,13 @@ class OnlineSettings(Config, frozen=True, kw_only=True):
         for name in ("task_share", "random_share", "last_share", "tolerance"):
             require(0 < getattr(self, name) < 1, name, getattr(self, name), "between 0 and 1")
 
+    @property
+    def own_kind(self) -> "type[OnlineSettings[S]]":
+        """The type from which these settings can be read again."""
+        return OnlineSettings[type(self.policy)]
 
-def with_flags(settings: OnlineSettings, *, policy: dict[str, Any], **flags: Any) -> OnlineSettings:
+
+def with_flags(settings: OnlineSettings[S], *, policy: dict[str, Any], **flags: Any) -> OnlineSettings[S]:
     """Return settings with the user's flags, a rollout of 0 meaning none, and with the flags of `policy` training.
 
     Raises:
@@ -96,6 +104,6 @@ def with_flags(settings: OnlineSettings, *, policy: dict[str, Any], **flags: Any
         flags["rollout"] = None
     plain = {**to_dict(settings), **flags, "policy": to_dict(policy_with_flags(settings.policy, **policy))}
     try:
-        return from_dict(plain, OnlineSettings, "online")
+        return from_dict(plain, settings.own_kind, "online")
     except InputError as error:
         raise InputError(str(error).removeprefix("online: ")) from None
