@@ -40,7 +40,7 @@ from neurodyn.identify.stages.structure_kinds import (
     StructureCandidate,
     StructureKind,
 )
-from neurodyn.identify.unknowns.search_space import Coordinate, CoordinateSpace
+from neurodyn.identify.unknowns.search_space import CoordinateSpace
 
 MANY = 30
 """Coordinates of a fit beyond which only one structure, payloads in two places (in others if that leaves implausible
@@ -49,6 +49,8 @@ LEAST = 0.02
 """Share of the cost by which the screening must expect a structure to lower it."""
 _WINDOWS = 48
 """Windows of the screening."""
+_PARTS = (1.0, 0.5, 0.25)
+"""Parts of a step that a large fit rolls out."""
 _QUANTILE = 1.645
 """Deviations of the upper end of a 90 % interval."""
 
@@ -173,17 +175,19 @@ def _screened(
     x = torch.cat([point.x[0], right.new_zeros(len(right) - len(wide.names))])
     shared = [*range(len(space.names)), *range(len(wide.names), len(right))]
     large = len(space.names) > MANY
+    own = len(wide.names)
     before, moved = _gain(full, right, x, lower, upper, shared)
-    before *= _realised(residuals, point, moved, before) if large else 1.0
+    before *= _realised(residuals, point, (moved - x)[:own], before)[0] if large else 1.0
     left = min(left, cost - before)
     for one in candidates:
         rows = [wide.names.index(column.name) for column in one.columns]
         gain, moved = _gain(full, right, x, lower, upper, [*shared, *rows])
-        for column, row in zip(one.columns, rows, strict=True):
-            moved[row] = _linear(column, x[row], moved[row])
+        step, part = (moved - x)[:own], 1.0
         promise = (left - (cost - gain)) / now
         if large and promise >= LEAST:
-            gain *= _realised(residuals, point, moved, gain)
+            share, part = _realised(residuals, point, step, gain)
+            gain *= share
+        moved = wide.moved(x[:own], part * step)
         values = {column.name: float(column.value(moved[row])) for column, row in zip(one.columns, rows, strict=True)}
         starts = STRUCTURES[one.kind].starts(fitting.model, one.place, values)
         free = [*shared, *rows]
@@ -196,21 +200,16 @@ def _screened(
     return found, left
 
 
-def _linear(one: Coordinate, x: Tensor, moved: Tensor) -> float:
-    """Return where a coordinate has the value of a step that is linear in it, not in its logarithm: as effects are."""
-    if one.signed:
-        return float(moved)
-    value, least = one.value(x), one.least_value or 0.0
-    return one.of(max(float(value + one.width * (value + one.size) * (moved - x)), least))
+def _realised(residuals: Residuals, point: Point, step: Tensor, gain: float) -> tuple[float, float]:
+    """Return the share of a step's predicted gain, at most 1, that roll-outs on the way have where it is best.
 
-
-def _realised(residuals: Residuals, point: Point, moved: Tensor, gain: float) -> float:
-    """Return the share of a predicted gain, at most 1, that roll-outs along the step to it have where it is best."""
-    x = point.x[0]
-    parts = torch.tensor([1.0, 0.5, 0.25], dtype=x.dtype)
-    costs = residuals.cost(point.at(residuals.space.clip(x + parts[:, None] * (moved[: len(x)] - x))))
-    predicted = max(gain, 1e-300) * (2.0 * parts - parts.square())
-    return float(((residuals.cost(point) - costs) / predicted).max().clamp(0.0, 1.0))
+    And the part of the step that is best.
+    """
+    parts = torch.tensor(_PARTS, dtype=step.dtype)
+    costs = residuals.cost(point.at(residuals.space.moved(point.x[0], parts[:, None] * step)))
+    gains = (residuals.cost(point) - costs).nan_to_num(-torch.inf, neginf=-torch.inf)
+    shares = gains / (max(gain, 1e-300) * (2.0 * parts - parts.square()))
+    return float(shares.max().clamp(0.0, 1.0)), _PARTS[int(gains.argmax())]
 
 
 def _gain(
