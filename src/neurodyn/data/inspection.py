@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Summary of a store or a raw log: counts, ranges, coverage, rates, gaps, likely units, and a plot of a store."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -243,6 +244,10 @@ def _episodes(axis, store: Store, samples: np.ndarray, what: str, row: int, labe
 _IMU = "sensor_msgs/msg/Imu"
 _KEPT = 1 << 18
 _PAUSE = 0.1
+_SPEEDS = {"rad/s": 1.0, "deg/s": math.pi / 180, "rpm": math.pi / 30, "rev/s": 2 * math.pi}
+_SLIDING_SPEEDS = {"m/s": 1.0, "mm/s": 1e-3}
+_BEYOND, _LONGEST_SLIDE = 5.0, 10.0
+"""Times the reach of a slide from which on its positions are in mm; reach of one without limits [m]."""
 
 
 @dataclass(frozen=True)
@@ -285,7 +290,7 @@ def inspect_log(
     draft = draft_map(source, name, [seen.with_numbers(topic) for topic in topics], spec, centers)
     _add_units(draft, seen, name, spec)
     _fit_conventions(draft, seen, factor)
-    _find_targets(draft, seen)
+    _find_targets(draft, seen, spec)
     if unit != "s":
         draft.tree = {"format": name, "time": draft.tree.get("time"), "time_unit": unit} | draft.tree
     if source.decimal != ".":
@@ -353,7 +358,9 @@ class _LogContents:
         self.runs: set[str] = set()
         self._stamp = stamp
         self.unbounded: set[str] = set()
-        """Columns of continuous joints and slides, whose size tells no unit."""
+        """Columns of continuous joints, whose size tells no unit."""
+        self.slides: dict[str, float] = {}
+        """How far slides reach by their limits [m], by column; infinite without limits."""
         self.columns: dict[str, _ColumnStatistics] = defaultdict(_ColumnStatistics)
 
     def add(self, part: LogPart) -> None:
@@ -407,6 +414,9 @@ class _LogContents:
             return told
         if known.quantity == "position":
             good = np.abs(own.value[np.isfinite(own.value)])
+            if name in self.slides:
+                farthest = float(np.quantile(good, 0.99)) if len(good) else 0.0
+                return "mm" if farthest > _BEYOND * min(self.slides[name], _LONGEST_SLIDE) else "m"
             if name in self.unbounded:  # a wheel's angle may have any size
                 steps, clock = np.abs(np.diff(own.value)), np.diff(own.time) * self.time_unit()[1]
                 rates = steps[clock > 0] / clock[clock > 0]
@@ -416,16 +426,17 @@ class _LogContents:
         if known.quantity != "velocity":
             return None
         position, where = self._position_of(known.key)
+        units = _SPEEDS if name not in self.slides else _SLIDING_SPEEDS
+        first = next(iter(units))
         if where is None or len(where.time) < 3 or (np.diff(where.time) <= 0).any() or len(own.time) < 3:
-            return "rad/s"
-        scale = np.pi / 180 if self.unit(position) == "deg" else 1.0
+            return first
+        scale = {"deg": np.pi / 180, "mm": 1e-3}.get(self.unit(position) or "", 1.0)
         slope = np.gradient(scale * where.value, where.time * self.time_unit()[1])
         ratio = by_ratio(np.interp(own.time, where.time, slope), own.value)
         if ratio is None:
-            return "rad/s"
-        known = {"rad/s": 1.0, "deg/s": np.pi / 180, "rpm": np.pi / 30, "rev/s": 2 * np.pi}
-        unit = min(known, key=lambda u: abs(np.log(abs(ratio) / known[u])))
-        return unit if abs(abs(ratio) / known[unit] - 1) < 0.2 else "rad/s"
+            return first
+        unit = min(units, key=lambda u: abs(np.log(abs(ratio) / units[u])))
+        return unit if abs(abs(ratio) / units[unit] - 1) < 0.2 else first
 
     def alike(self, one: str, other: str) -> bool:
         """Return whether the first values of two columns change alike, and are of one size."""
@@ -465,13 +476,17 @@ def _add_units(draft: ColumnMapDraft, seen: _LogContents, name: str, spec: State
     for joint in spec.joints if spec is not None else ():
         for what in ("q", "qd"):
             entry = draft.tree[what].get(joint.name) if isinstance(draft.tree.get(what), dict) else None
-            if entry is not None and (joint.continuous or joint.kind != "revolute"):
+            if entry is not None and joint.kind == "prismatic":
+                seen.slides[entry["column"]] = max(
+                    math.inf if bound is None else abs(bound) for bound in (joint.lower, joint.upper)
+                )
+            elif entry is not None and (joint.continuous or joint.kind != "revolute"):
                 seen.unbounded.add(entry["column"])
     for what in ("q", "qd"):
         columns = draft.tree.get(what)
         for column in columns.values() if isinstance(columns, dict) else ():
             unit = seen.unit(column["column"])
-            if unit in {"deg", "deg/s", "rpm", "rev/s"}:
+            if unit in {"deg", "deg/s", "rpm", "rev/s", "mm", "mm/s"}:
                 column["unit"] = unit
 
 
@@ -499,13 +514,21 @@ def _fit_conventions(draft: ColumnMapDraft, seen: _LogContents, factor: float) -
             draft.doubts.append(f"{joint}: {words}, as these fit its velocities")
 
 
-def _find_targets(draft: ColumnMapDraft, seen: _LogContents) -> None:
-    """Take commands for position targets, if no name says what they are and all are like the positions."""
+def _find_targets(draft: ColumnMapDraft, seen: _LogContents, spec: StateSpec | None) -> None:
+    """Take commands for position targets, if no name says what they are and all are like the positions.
+
+    Targets that are like positions have their units.
+    """
     q, commands = draft.tree.get("q"), draft.tree.get("control")
-    if not (draft.torques and isinstance(q, dict) and isinstance(commands, dict) and commands.keys() <= q.keys()):
+    if not (isinstance(q, dict) and isinstance(commands, dict) and commands.keys() <= q.keys()):
         return
-    if all(seen.alike(one["column"], q[name]["column"]) for name, one in commands.items()):
+    like = {name for name, one in commands.items() if seen.alike(one["column"], q[name]["column"])}
+    if draft.torques and like == commands.keys():
         draft.take_for_targets()
+    kind = draft.tree.get("control_kind", spec.control_kind if spec is not None else "")
+    for name in like if kind == "target" else ():
+        if "unit" in q[name]:
+            commands[name].setdefault("unit", q[name]["unit"])
 
 
 def _topic(topic: Topic, seen: _LogContents | None, factor: float) -> dict[str, Any]:

@@ -335,3 +335,27 @@ def test_a_wheel_that_has_turned_far_is_not_in_degrees(continuous: bool, unit: s
         tmp_path / "log.csv", StateSpec(robot="hopper", joints=joints, controls=("knee",), dt=0.01), "hopper", {}
     ).map_text
     assert ("knee: {column: knee_pos, unit: deg}" in text) == bool(unit)
+
+
+@pytest.mark.parametrize(("size", "unit"), [(1.0, ""), (1000.0, "mm")])
+def test_a_slide_and_its_targets_in_millimetres_are_told(size: float, unit: str, tmp_path: Path):
+    time = np.arange(400) * 0.01
+    q, qd, target = 0.3 * np.sin(2.0 * time), 0.6 * np.cos(2.0 * time), 0.3 * np.sin(2.0 * time + 0.1)
+    rows = np.stack([time, size * q, size * qd, size * target], 1)
+    np.savetxt(tmp_path / "log.csv", rows, delimiter=",", header="t,rail_pos,rail_vel,rail_target", comments="")
+    rail = JointSpec(name="rail", kind="prismatic", lower=-0.5, upper=0.5)
+    spec = StateSpec(robot="axis", joints=(rail,), controls=("rail",), dt=0.01, control_kind="torque")
+    report = inspect_log(tmp_path / "log.csv", spec, "axis")
+    drafted = [line.partition("#")[0].strip() for line in report.map_text.splitlines() if line.strip().startswith("rail: {")]
+    units = [f", unit: {own}" if unit else "" for own in ("mm", "mm/s", "mm")]
+    assert drafted == [f"rail: {{column: rail_{what}{own}}}" for what, own in zip(("pos", "vel", "target"), units, strict=True)]
+
+
+def test_targets_have_the_unit_of_the_positions_that_they_are_like(tmp_path: Path):
+    time = np.arange(400) * 0.01
+    columns = [time, 40.0 * np.sin(time), 40.0 * np.cos(time), 40.0 * np.sin(time + 0.1)]
+    head = "t,knee_pos,knee_vel,knee_cmd"
+    np.savetxt(tmp_path / "log.csv", np.stack(columns, 1), delimiter=",", header=head, comments="")
+    text = inspect_log(tmp_path / "log.csv", LEG, "leg").map_text
+    assert "control_kind: target" in text
+    assert "knee: {column: knee_cmd, unit: deg}" in text
