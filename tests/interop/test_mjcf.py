@@ -17,6 +17,7 @@ from neurodyn.dynamics.hybrid.declared import declared_mechanism
 from neurodyn.interop import export_identified
 from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.mjcf import mechanism_tree, write_mjcf
+from neurodyn.interop.mjcf_drives import mean_lag
 from neurodyn.multibody.engine import nominal
 from tests.dynamics.hybrid.sled import write_sled
 from tests.interop.runs import identified_run, mujoco_path, random_start, scalar_first, write_arm
@@ -46,6 +47,19 @@ def test_an_asset_of_its_own_keeps_its_shapes_and_moves_as_the_model(tmp_path):
     np.testing.assert_allclose(mujoco_path(compiled, model, state, torques), ours, atol=1e-5)
 
 
+def played(compiled, model, targets, q, qd):
+    """Return the positions after each frame in MuJoCo, shape [frames, joints]."""
+    data, positions = mujoco.MjData(compiled), []
+    data.qpos[:], data.qvel[:] = q, qd
+    order = [compiled.actuator(name).id for name in model.spec.controls]
+    for target in targets:
+        data.ctrl[order] = target
+        for _ in range(round(model.spec.dt / compiled.opt.timestep)):
+            mujoco.mj_step(compiled, data)
+        positions.append(data.qpos.copy())
+    return np.array(positions)
+
+
 def test_drives_are_actuators_that_drive_it_as_the_model(tmp_path):
     drives = {"*": {"kind": "pd", "kp": 30.0, "kd": 1.0, "gain": 0.8, "effort_limit": 4.0, "viscous": 0.1, "bias": 0.0}}
     model = identified_run(tmp_path / "run", write_arm(tmp_path / "arm", drives=drives), "actuator.lift.kp=40")
@@ -58,16 +72,25 @@ def test_drives_are_actuators_that_drive_it_as_the_model(tmp_path):
     state, _ = random_start(model, 1)
     targets = 0.4 * torch.rand(1, 40, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     ours = model.rollout(state, targets).q[0, 1:].numpy()
-    data, theirs = mujoco.MjData(compiled), []
-    data.qpos[:], data.qvel[:] = state.q[0].numpy(), state.qd[0].numpy()
-    order = [mujoco.mj_name2id(compiled, mujoco.mjtObj.mjOBJ_ACTUATOR, name) for name in model.spec.controls]
-    for target in targets[0].numpy():
-        data.ctrl[order] = target
-        for _ in range(model.config.substeps):
-            mujoco.mj_step(compiled, data)
-        theirs.append(data.qpos.copy())
+    theirs = played(compiled, model, targets[0].numpy(), state.q[0].numpy(), state.qd[0].numpy())
     assert np.abs(ours - ours[0]).max() > 0.2
-    np.testing.assert_allclose(np.array(theirs), ours, atol=1e-5)
+    np.testing.assert_allclose(theirs, ours, atol=1e-5)
+
+
+def test_a_lag_as_long_as_a_step_is_a_filter_of_the_same_mean(tmp_path):
+    """Of the lag of a torque, the filter of the command and what kd and armature lose keep the mean in time steps."""
+    drives = {"*": {"kind": "pd", "kp": 30.0, "kd": 1.0, "lag": 0.0, "bias": 0.0}}
+    folder = write_arm(tmp_path / "arm", drives=drives)
+    lag, names = 0.0015, ("pan", "lift", "elbow")
+    model = identified_run(tmp_path / "run", folder, *(f"actuator.{name}.lag={lag}" for name in names))
+    compiled = mujoco.MjModel.from_xml_path(str(export_identified(tmp_path / "run", "mjcf").folder / "arm.xml"))
+    phase = 0.1 * torch.arange(60, dtype=torch.float64)[:, None]
+    targets = 0.4 * torch.sin(phase * torch.tensor([1.0, 1.3, 1.7]))
+    zero = torch.zeros(1, 3, dtype=torch.float64)
+    ours = model.rollout(State(zero, zero), targets[None]).q[0, 1:].numpy()
+    theirs = played(compiled, model, targets.numpy(), np.zeros(3), np.zeros(3))
+    assert np.abs(ours).max() > 0.3
+    np.testing.assert_allclose(theirs, ours, atol=3e-3)
 
 
 def test_a_delay_is_mujocos(tmp_path):
@@ -98,7 +121,7 @@ def test_a_delay_is_mujocos(tmp_path):
     data.ctrl[compiled.actuator("pan").id] = 0.5
     mujoco.mj_forward(compiled, data)
     assert data.actuator("pan").force[0] == pytest.approx(3.0 * (0.5 - 0.1))
-    assert compiled.actuator("pan").biasprm[:3].tolist() == pytest.approx([0.0, -3.0, 3.0 * 0.01 - 0.2])
+    assert compiled.actuator("pan").biasprm[:3].tolist() == pytest.approx([0.0, -3.0, 3.0 * mean_lag(0.01, 0.002) - 0.2])
 
 
 def test_a_mechanism_without_an_mjcf_moves_as_the_model_with_friction_and_limits(tmp_path):

@@ -82,7 +82,7 @@ _LAWS: dict[str, Callable[[Drive, float], Affine]] = {
 def torque_trails(identified: IdentifiedRobot, joint: str) -> float:
     """Return by how much the torque of a joint's controller trails its state on average [s].
 
-    This is its lag, and half the time that it is held for beyond a time step.
+    This is the mean of its lag, and half the time that it is held for beyond a time step.
     """
     drive, step, frame = identified.drives.get(joint), identified.step, identified.frame
     if drive is None or drive.kind == "torque" or drive.pd_gains() is None:
@@ -90,7 +90,16 @@ def torque_trails(identified: IdentifiedRobot, joint: str) -> float:
     held = 0.0
     if drive.updates is not UNSET and step and frame:
         held = max(0.0, 0.5 * (frame / drive.updates - step))
-    return held + (0.0 if drive.lags_command else drive.lag or 0.0)
+    return held + (0.0 if drive.lags_command or not drive.lag else mean_lag(drive.lag, step or _STEP))
+
+
+def mean_lag(lag: float, step: float) -> float:
+    r"""Return the mean age of what a first-order lag in time steps passes on [s]; both above 0.
+
+    The weight of the value k steps ago is $(1 - a) a^k$ with $a = e^{-h / \tau}$, so that the mean is $h a / (1 - a)$.
+    """
+    decay = math.exp(-step / lag)
+    return step * decay / (1.0 - decay)
 
 
 def smaller_armature(identified: IdentifiedRobot, joint: str) -> float:
@@ -220,14 +229,12 @@ def acts_after(drive: Drive, step: float, frame: float | None) -> float:
 def split_delay(delay: float, lag: float, step: float, delays: bool = True) -> tuple[float, float]:
     r"""Return delay and time constant of a filter that together act as a delay and a lag [s], 0 for none.
 
-    MuJoCo's delays are at least a step. A shorter one is moved to or from the lag, so that the mean stays: a filter
-    whose weight of the command k steps ago is $(1 - a) a^k$ has the mean $h a / (1 - a)$, with $a = e^{-h / \tau}$.
-    Without `delays`, a filter has to do for any delay.
+    MuJoCo's delays are at least a step. A shorter one is moved to or from the lag, so that the mean stays
+    (`mean_lag`). Without `delays`, a filter has to do for any delay.
     """
     if not delay or (delays and delay >= step):
         return delay, lag
-    decay = math.exp(-step / lag) if lag else 0.0
-    mean, delayed = delay + step * decay / (1.0 - decay), 0.0
+    mean, delayed = delay + (mean_lag(lag, step) if lag else 0.0), 0.0
     if delays and mean >= step:
         mean, delayed = mean - step, step
     return delayed, step / math.log1p(step / mean) if mean > 1e-9 else 0.0
