@@ -187,16 +187,16 @@ def _screened(
         if large and promise >= LEAST:
             share, part = _realised(residuals, point, step, gain)
             gain *= share
-        moved = wide.moved(x[:own], part * step)
-        values = {column.name: float(column.value(moved[row])) for column, row in zip(one.columns, rows, strict=True)}
+        end = wide.moved(x[:own], part * step)
+        values = {column.name: float(column.value(end[row])) for column, row in zip(one.columns, rows, strict=True)}
         starts = STRUCTURES[one.kind].starts(fitting.model, one.place, values)
         free = [*shared, *rows]
         deviation = (
             torch.linalg.pinv(full[free][:, free], hermitian=True)[len(shared), len(shared)].clamp_min(0.0).sqrt()
         )
-        most = float(one.columns[0].value(moved[rows[0]].clamp_min(0.0) + _QUANTILE * deviation))
-        saved = left - (cost - gain)
-        found.append(Screened(one, saved / now, promise, saved, starts, moved[: len(space.names)], most))
+        most = float(one.columns[0].value(end[rows[0]].clamp_min(0.0) + _QUANTILE * deviation))
+        saved, along = left - (cost - gain), (end if large else moved)[: len(space.names)]
+        found.append(Screened(one, saved / now, promise, saved, starts, along, most))
     return found, left
 
 
