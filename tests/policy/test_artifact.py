@@ -9,7 +9,7 @@ from neurodyn.cli.main import run
 from neurodyn.core import artifacts
 from neurodyn.core.config import to_dict
 from neurodyn.core.errors import InputError, MismatchError
-from neurodyn.policy.artifact import load_policy, policy_config, save_policy, task_of
+from neurodyn.policy.artifact import _difference, load_policy, policy_config, save_policy, task_of
 from neurodyn.policy.settings import NetworkSettings
 from neurodyn.tasks import load
 
@@ -61,3 +61,9 @@ def test_the_file_that_a_user_names_is_run(evil: Path, tmp_path: Path) -> None:
         task_of(config, "cartpole-swingup", "here")
     with pytest.raises(InputError, match=r"--task FILE\.py:Swing"):
         task_of(config, None, "here")
+
+
+def test_of_many_differing_columns_few_are_listed():
+    theirs, ours = ([f"joint_position.{side}{n}" for n in range(30)] for side in "ab")
+    said = _difference("observations", theirs, ours)
+    assert said.startswith("observations lack joint_position.b0, joint_position.b1, joint_position.b10 ... (30) and ")

@@ -7,7 +7,7 @@ import pytest
 
 from neurodyn.core.config import from_dict
 from neurodyn.core.errors import InputError
-from neurodyn.robots import Robot
+from neurodyn.robots import Robot, load
 
 GOOD = {
     "name": "probe",
@@ -154,3 +154,9 @@ def test_velocities_of_a_floating_base_go_by_coordinate():
 def test_the_nominal_pose_is_zero_where_it_is_not_named():
     robot = from_dict({**GOOD, "actuated": {"swing": 1.0, "rail": 2.0}, "nominal": {"swing": 0.5}}, Robot)
     assert robot.nominal_q() == (0.5, 0.0)
+
+
+def test_an_asset_in_place_of_a_declaration_is_told_how_to_become_one(tmp_path):
+    (tmp_path / "dog.urdf").write_text("<robot/>")
+    with pytest.raises(InputError, match=r"is an asset, no declaration; `neurodyn init .*dog\.urdf` writes one"):
+        load(tmp_path / "dog.urdf")

@@ -3,7 +3,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path, PurePath
 
 _FILES = (".yaml", ".yml", ".toml", ".json", ".py", ".urdf", ".xml", ".h5", ".npz", ".csv")
@@ -51,6 +51,13 @@ def unknown(what: str, name: str, valid: Iterable[str], also: str = "") -> Input
 
 MOST_CHOICES = 8
 """Maximum number of names that an error about a long list shows."""
+
+
+def list_briefly(items: Collection[str]) -> str:
+    """Return items as a list of words; of more than `MOST_CHOICES`, the first three and the count."""
+    if len(items) <= MOST_CHOICES:
+        return ", ".join(items)
+    return f"{', '.join(list(items)[:3])} ... ({len(items)})"
 
 
 def nearest(name: str, valid: Iterable[str]) -> str:

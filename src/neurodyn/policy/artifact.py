@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from neurodyn.core import artifacts
 from neurodyn.core.activations import ACTIVATIONS
 from neurodyn.core.config import Config, from_dict, read_record, to_dict
-from neurodyn.core.errors import InputError, MismatchError, choices
+from neurodyn.core.errors import InputError, MismatchError, choices, list_briefly
 from neurodyn.core.glossary import explain
 from neurodyn.learn.loop import has_state
 from neurodyn.policy.settings import RANDOM, SWING, NetworkSettings
@@ -345,7 +345,10 @@ def require_task(config: PolicyConfig, task: Task, source: str) -> None:
 def _difference(name: str, stored: Any, wanted: Any) -> str:
     """Say how a value of a policy differs from a task's; of columns, which ones only one of them has."""
     if name in ("observations", "actions") and set(stored) != set(wanted):
-        lacks, beyond = (choices(set(one) - set(other)) for one, other in ((wanted, stored), (stored, wanted)))
+        lacks, beyond = (
+            list_briefly(sorted(set(one) - set(other))) or "(none)"
+            for one, other in ((wanted, stored), (stored, wanted))
+        )
         return f"{name} lack {lacks} and have {beyond}; valid: a policy trained for this task as it is now"
     shown, asked = (list(x) if isinstance(x, tuple) else x for x in (stored, wanted))
     return f"{name} is {shown}; valid here: {asked}"

@@ -16,7 +16,7 @@ from neurodyn.core.config import Config, from_dict, read_config, read_plain, rea
 from neurodyn.core.errors import InputError, choices, describe_os_error, notice, unknown
 from neurodyn.core.registry import Registry
 from neurodyn.robots.assets import asset_path, is_installed, missing_asset
-from neurodyn.robots.declaration import Robot
+from neurodyn.robots.declaration import ASSET_SUFFIXES, Robot
 from neurodyn.robots.sections import expand
 
 _ROOT = Path(__file__).resolve().parent
@@ -79,6 +79,8 @@ def _declaration(path: Path) -> Path:
                 return path / file
         raise InputError(f"{path}: holds no robot; expected one of {', '.join(_FILES)} in it")
     if path.is_file():
+        if path.suffix.lower() in ASSET_SUFFIXES:
+            raise InputError(f"{path}: is an asset, no declaration; `neurodyn init {path}` writes one")
         return path
     raise unknown("robot", str(path), names(), "the path of a declaration (YAML, TOML or JSON)")
 

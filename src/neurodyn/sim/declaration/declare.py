@@ -14,7 +14,7 @@ import torch
 from neurodyn.core import artifacts
 from neurodyn.core.config import from_dict
 from neurodyn.core.description.contacts import ContactPointLayout
-from neurodyn.core.errors import InputError
+from neurodyn.core.errors import InputError, list_briefly
 from neurodyn.core.locks import exclusive
 from neurodyn.core.progress import stage, tell, tracked
 from neurodyn.multibody.drives.drive import pd_torque
@@ -36,7 +36,7 @@ from neurodyn.sim.declaration.pose import (
     lowest_point,
     rest_position,
 )
-from neurodyn.sim.declaration.text import declaration_text, joint_entry, list_briefly
+from neurodyn.sim.declaration.text import declaration_text, joint_entry
 from neurodyn.sim.declaration.trial import SimulatorTrial, run_trial
 from neurodyn.sim.energies import EnergyMeter
 from neurodyn.sim.interface import AssetJoint

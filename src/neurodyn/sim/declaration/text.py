@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The text of a declaration: short, with patterns for names that share a value, and comments on choices."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -9,15 +9,6 @@ import yaml
 
 from neurodyn.core.description.spec import COORDINATES
 from neurodyn.sim.interface import AssetJoint
-
-_MOST = 8  # maximum number of items listed in full
-
-
-def list_briefly(items: Collection[str]) -> str:
-    """Return items as a list of words; of more than eight, the first three and the count."""
-    if len(items) <= _MOST:
-        return ", ".join(items)
-    return f"{', '.join(list(items)[:3])} ... ({len(items)})"
 
 
 def shorten(table: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
