@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether 90 % intervals of `adapt` hold for another half of a robot's log, or for another way to declare its motors.
 
-Training runs of the board of real robots (`board.py`) are cut in two, and `adapt --mechanism` identifies each half.
+Training runs of the board of real robots (`board.py`) are dealt in turn to two halves, or few of them each cut in two,
+and `adapt --mechanism` identifies each half.
 Counted are the quantities that both tell, and of these the ones whose intervals overlap. With --drives the whole log is
 identified twice instead: with the controller of its column map, and with the same gains in drives.
 """
@@ -17,6 +18,9 @@ import yaml
 from _common import board_parser, commit, kept_rows, require, single_thread, write_result
 from board import ROBOTS, ROWS, SHARED, Parts, Row, command, prepared
 from neurodyn.core import read_json
+
+_MANY = 4
+"""Training runs from which on whole ones are dealt."""
 
 
 def main() -> None:
@@ -56,10 +60,15 @@ def compared(name: str, asked: argparse.Namespace) -> dict | None:
 
 
 def half(row: Row, number: int) -> Parts:
-    """Return the runs of a row with each training run cut in two, of which one part is for training, the other test."""
+    """Return the runs of a row with one half of its training runs for training, and the other one test."""
 
     def parts(log: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         offsets, split = row.parts(log)
+        training = np.nonzero(split == 0)[0]
+        if len(training) >= _MANY:
+            dealt = split.copy()
+            dealt[training[1 - number :: 2]] = 2
+            return offsets, dealt
         ends, kept = [0], list[int]()
         for first, last, of in zip(offsets[:-1].tolist(), offsets[1:].tolist(), split.tolist(), strict=True):
             if of == 0:

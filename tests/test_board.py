@@ -60,3 +60,6 @@ def test_halves_of_training_runs_leave_the_others_as_they_are(monkeypatch: pytes
     ends, split = half_logs.half(row, number)({})
     assert ends.tolist() == [0, 5, 10, 14, 20, 25, 30]
     assert split.tolist() == [[0, 2, 1, 2, 0, 2], [2, 0, 1, 2, 2, 0]][number]
+    many = SimpleNamespace(parts=lambda _: (np.arange(7), np.array([0, 0, 1, 0, 2, 0])))
+    ends, split = half_logs.half(many, number)({})
+    assert (ends.tolist(), split.tolist()) == (list(range(7)), [[0, 2, 1, 0, 2, 2], [2, 0, 1, 2, 2, 0]][number])

@@ -65,6 +65,8 @@ _FAR = 3.0
 """Deviations from a declared value beyond which its prior is widened, if it may be a placeholder."""
 _WIDE = 100
 """Most coordinates that a search moves of a fit that ends with derivatives of its short steps."""
+_LARGE = 30
+"""Coordinates from which on a search takes much of the time, so that one which another follows ends early."""
 _SETTLED = 5e-4
 """Relative decrease of the cost below which the last stage ends: along valleys that the priors close, costs differ by
 little."""
@@ -498,10 +500,11 @@ class Fitting:
         self.ends = torch.stack([x for x, _ in ends.values()])
         return self.end(costs)
 
-    def again(self, costs: dict[str, float], iterations: int = _MORE) -> Searched:
-        """Search the kept stage further, from where it ended, and return its result."""
+    def again(self, costs: dict[str, float], iterations: int = _MORE, *, near: bool = False) -> Searched:
+        """Search the kept stage further, from where it ended, and return its result; if `near` will do, to near it."""
         name, stage = kept_stage(costs), self.stage_of(costs)
-        self._search(self.residuals(self.windows(Split.TRAIN, stage), among=self._searched(stage)), iterations, name)
+        residuals = self.residuals(self.windows(Split.TRAIN, stage), among=self._searched(stage))
+        self._search(residuals, iterations, name, near=near)
         return self.end(costs)
 
     def stage_of(self, costs: Mapping[str, float]) -> FitStage:
@@ -526,7 +529,8 @@ class Fitting:
         stage = self.stage_of(searched.stages)
         self.rescale(stage)  # what was missing, such as a payload, made some channels count for less than they tell
         self.undamp(self.residuals(self.windows(Split.TRAIN, stage)))
-        return self.again(dict(searched.stages))
+        near = _LARGE < len(self._seen) <= _WIDE  # `finish` then searches on
+        return self.again(dict(searched.stages), near=near)
 
     def finish(self, searched: Searched) -> Searched:
         """Search the kept stage of a result further by derivatives of its short steps, and return its shifts, too."""
@@ -629,10 +633,12 @@ class Fitting:
             moved = shift_towards(searched.residuals, searched.point, plain.errors(searched.point))
         return replace(searched, shifts=torch.cat([shifts, moved[None]]))
 
-    def _search(self, residuals: Residuals, iterations: int, name: str, bar: float = math.inf) -> float:
+    def _search(
+        self, residuals: Residuals, iterations: int, name: str, bar: float = math.inf, *, near: bool = False
+    ) -> float:
         columns = residuals.space.kept if isinstance(residuals.space, PartOfSpace) else torch.arange(len(self.x))
         start = self.start(residuals, self.x[columns])
-        before, last = float(residuals.cost(start)), residuals.windows.frames >= self.drawn.last_frames
+        before, last = float(residuals.cost(start)), residuals.windows.frames >= self.drawn.last_frames and not near
         stuck = False
 
         def stop(iteration: int, cost: Tensor) -> bool:

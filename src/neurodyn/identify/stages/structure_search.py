@@ -77,7 +77,7 @@ _PATIENT = 25
 """Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
 _ENOUGH = 120
 """Windows that tell structures apart: of long logs, a part of a stage's has as many."""
-_HOPELESS, _HOPELESS_SPRING = 1.0, 0.9
+_HOPELESS, _HOPELESS_SPRING = 0.995, 0.9
 """Ratio of the cost of a part of the windows to that of the fit without a structure, after a fit to that part, from
 which on it is not fitted to all; of structures that no screening asked for, which have to save more."""
 
