@@ -76,6 +76,17 @@ def test_a_better_model_beside_it_is_a_warning(plant_store):
     assert any("the plant" in str(one) and one.grade == "warning" for one in judge(found, []))
 
 
+@pytest.mark.parametrize("all_count", [True, False])
+def test_along_a_log_another_model_is_better_where_any_of_its_errors_is_smaller(all_count: bool):
+    from neurodyn.evaluate.doubts import Rivals
+
+    mine = {"base position": [0.1, 0.1], "base orientation": [0.1, 0.3]}
+    theirs = {"base position": [0.4, 0.4], "base orientation": [0.2, 0.2]}
+    found = list(Rivals([0.1, 0.5], mine, {"the plant": theirs}, all_count).findings())
+    told = "the plant is better 0.5 s ahead: base orientation 0.2 instead of 0.3 at 0.5 s"
+    assert [one.what for one in found] == [told if all_count else ""]
+
+
 def test_what_cannot_stand_beside_is_refused(trained_run: Path, plant_store, tmp_path: Path):
     with pytest.raises(InputError, match=r"--beside nothing: .*also valid: a run of cartpole, gru, mujoco[.]sysid"):
         evaluate(trained_run, beside=("nothing",), data=_written(plant_store, tmp_path / "log.h5"))

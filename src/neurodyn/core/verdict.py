@@ -313,29 +313,32 @@ _LOSES = 1.05
 
 
 def of_horizons(
-    mine: Sequence[float | None], theirs: Sequence[float | None], seconds: Sequence[float], *, rival: str, what: str,
-    grade: Grade = "fails", advice: str = "trust the horizons at which it is not, and see what is unexplained there",
+    mine: Sequence[float | None], theirs: Sequence[float | None], seconds: Sequence[float], *, rival: str,
+    what: str | Sequence[str], grade: Grade = "fails",
+    advice: str = "trust the horizons at which it is not, and see what is unexplained there",
 ) -> Finding:  # fmt: skip
     """Judge mean errors at some horizons [s] beside those of a rival; one of no finite roll-out loses.
 
-    `grade` is that of losing at all horizons; losing at some of them is a warning.
+    `what` names the errors, or those of each horizon. `grade` is that of losing at all horizons; losing at some of them
+    is a warning.
     """
     name = rival.removeprefix("the ").replace(" ", "-")
+    whats = [what] * len(seconds) if isinstance(what, str) else what
     lost = [
-        (s, a, b)
-        for s, a, b in zip(seconds, mine, theirs, strict=True)
+        (s, told, a, b)
+        for s, told, a, b in zip(seconds, whats, mine, theirs, strict=True)
         if b is not None and (a is None or a > _LOSES * b)
     ]
     if not lost:
         return Finding(name)
     everywhere = len(lost) == len(seconds)
-    (s, a, b), when = (
+    (s, told, a, b), when = (
         lost[-1],
         "at all horizons" if everywhere else f"{', '.join(f'{s:.2g}' for s, *_ in lost)} s ahead",
     )
     return Finding(
         name, grade if everywhere else "warning",
-        f"{rival} is better {when}: {what} {b:.3g} instead of {'none finite' if a is None else f'{a:.3g}'} at "
+        f"{rival} is better {when}: {told} {b:.3g} instead of {'none finite' if a is None else f'{a:.3g}'} at "
         f"{s:.2g} s",
         advice,
     )  # fmt: skip

@@ -41,35 +41,38 @@ class Rivals:
         seconds: Horizons [s].
         mine: Errors of the model.
         others: Errors of the others by title.
+        all_count: Whether another is better at a horizon if it is in any metric; otherwise it has to be in all.
     """
 
     seconds: Sequence[float]
     mine: Errors
     others: Mapping[str, Errors]
+    all_count: bool = False
 
     def findings(self) -> Iterator[Finding]:
-        """Judge the model beside each of the others; being better in one metric suffices at a horizon."""
+        """Judge the model beside each of the others; persistence makes it fail only if it is better in all metrics."""
         for title, theirs in self.others.items():
-            metrics = [self._closest(theirs, k) for k in range(len(self.seconds))]
-            mine, other = ([errors[metric][k] for k, metric in enumerate(metrics)] for errors in (self.mine, theirs))
             if title == BASELINES[PERSISTENCE].title:
-                first = of_persistence(mine[0], other[0], f"{metrics[0]} {self.seconds[0]:.3g} s ahead")
-                yield first
+                metric = self._ranked(theirs, 0)[0]
+                what = f"{metric} {self.seconds[0]:.3g} s ahead"
+                yield (first := of_persistence(self.mine[metric][0], theirs[metric][0], what))
                 if first.grade != "ok":
                     continue
+            metrics = [self._ranked(theirs, k)[-1 if self.all_count else 0] for k in range(len(self.seconds))]
+            mine, other = ([errors[metric][k] for k, metric in enumerate(metrics)] for errors in (self.mine, theirs))
             yield of_horizons(
-                mine, other, self.seconds, rival=title, what=metrics[-1], grade="warning",
+                mine, other, self.seconds, rival=title, what=metrics, grade="warning",
                 advice=_ADVICE.get(title, _MORE),
             )  # fmt: skip
 
-    def _closest(self, theirs: Errors, k: int) -> str:
-        """Return the metric in which the model does best at a horizon."""
+    def _ranked(self, theirs: Errors, k: int) -> list[str]:
+        """Return the metrics from the one in which the model does best at a horizon to that in which it does worst."""
 
         def ratio(metric: str) -> float:
             mine, other = self.mine[metric][k], theirs[metric][k]
             return math.inf if mine is None else 0.0 if other is None else mine / max(other, 1e-12)
 
-        return min(self.mine, key=ratio)
+        return sorted(self.mine, key=ratio)
 
 
 def judge(result: Evaluation, faults: list[Fault]) -> list[Finding]:
@@ -143,7 +146,10 @@ def _beside(
     summaries: Mapping[str, ErrorSummary], others: Mapping[str, Mapping[str, ErrorSummary]], dt: float, *,
     at: bool = False,
 ) -> Rivals:  # fmt: skip
-    """Return the errors up to, or with `at` at the horizons that all have, in the metrics that apply to the robot."""
+    """Return the errors up to, or with `at` (along logs) at the horizons that all have, in the robot's metrics.
+
+    Along logs all metrics count: a base whose place is right may still turn too far.
+    """
     horizons = sorted((h for h in summaries if all(h in table for table in others.values())), key=int)
     metrics = {METRICS[name].title.lower(): name for name in summaries[horizons[0]].percentiles}
 
@@ -152,5 +158,5 @@ def _beside(
         return {title: [one[name] for one in shown] for title, name in metrics.items()}
 
     return Rivals(
-        [int(h) * dt for h in horizons], errors(summaries), {name: errors(one) for name, one in others.items()}
+        [int(h) * dt for h in horizons], errors(summaries), {name: errors(one) for name, one in others.items()}, at
     )
