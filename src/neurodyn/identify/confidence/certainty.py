@@ -318,7 +318,8 @@ def hold_undetermined(
     """Hold coordinates that the logs do not determine at their declared values, and fit the others again.
 
     Of coordinates that the logs determine only together, such as a mass and its place, as few as possible are held. A
-    bound is no answer where the log lets a coordinate be as far from it as its prior.
+    bound is no answer where the log lets a coordinate be as far from it as its prior. The common scale of masses and
+    torques holds none: their ratios count, and priors say how large they are (`with_likely_scale`).
 
     Args:
         searched: A fit of coordinates in prior standard deviations.
@@ -334,7 +335,7 @@ def hold_undetermined(
     assert isinstance(space, CoordinateSpace)
     varies = torch.tensor([name in residuals.options.per_log for name in space.names], dtype=torch.bool)
     varies |= torch.tensor([name in kept for name in space.names], dtype=torch.bool)
-    determined = varies | (analysis.deviations < settings.undetermined_above)
+    determined = varies | (_deviations_of_ratios(space, point.x[0], analysis) < settings.undetermined_above)
     if not searched.stages:
         determined |= analysis.bound
     else:
@@ -359,6 +360,19 @@ def _analyse(searched: Searched, unknown: Tensor | None = None) -> Identifiabili
     if searched.stages:
         analysis = analysis.inflated(unexplained(residuals, point))
     return analysis.widened(searched.shifts)
+
+
+def _deviations_of_ratios(space: CoordinateSpace, x: Tensor, analysis: Identifiability) -> Tensor:
+    """Return the deviations of coordinates [n], of masses and torques at the common scale that priors expect.
+
+    Holding one of them as declared would give all others the scale that it happens to have.
+    """
+    if (scale := space.unseen(x)) is None:
+        return analysis.deviations
+    covariance = analysis.white[:, None] * analysis.correlation * analysis.white
+    along = covariance @ scale
+    left = covariance.diagonal() - along.square() / (scale @ along).clamp_min(1e-12)
+    return analysis.deviations * (left / covariance.diagonal().clamp_min(1e-12)).clamp(0.0, 1.0).sqrt()
 
 
 def _with_joint(analysis: Identifiability, determined: Tensor, above: float) -> Tensor:
