@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from neurodyn.core.description.spec import JointSpec, StateSpec
 from neurodyn.data.windows import Windows
 from neurodyn.identify import estimate_noise
 from neurodyn.robots import load
@@ -68,3 +69,21 @@ def test_rounding_that_lasts_is_noise_too(samples: float):
     q = np.interp(frames, t, step * np.round(q / step))  # resampled to the frames of a robot
     found = float(estimate_noise(load("pendulum").spec, windows_of(q)).q[0])
     assert 0.75 * step / 12**0.5 < found < 1.4 * step / 12**0.5
+
+
+def test_height_and_tilt_that_a_log_assumes_are_not_exact():
+    """Of a robot on wheels, whose log has x, y and the heading, contacts move the rest."""
+    spec = StateSpec(robot="rover", joints=(JointSpec(name="base", kind="free"),), controls=(), dt=0.01)
+    t = torch.arange(400).double() * 0.01
+    q = torch.zeros(1, 400, 7, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    q[0, :, 0] = torch.sin(t) + 1e-3 * torch.randn(400, generator=generator, dtype=torch.float64)
+    q[0, :, 1] = 0.2 * t + 1e-3 * torch.randn(400, generator=generator, dtype=torch.float64)
+    q[0, :, 5], q[0, :, 6] = torch.sin(0.2 * t), torch.cos(0.2 * t)
+    qd = torch.zeros(1, 400, 6, dtype=torch.float64)
+    qd[0, :, 0] = torch.cos(t)
+    noise = estimate_noise(spec, Windows(q, qd, torch.zeros(1, 399, 0, dtype=torch.float64)))
+    assert noise.q[:2].tolist() == pytest.approx([1e-3, 1e-3], rel=0.2)
+    assert float(noise.q[2:5].min()) > 2e-3
+    assert float(noise.qd[2:5].min()) > 2e-2
+    assert float(noise.q[5]) < 2e-3  # which turns

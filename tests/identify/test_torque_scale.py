@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps of a fit along straight lines of values, and the common scale of masses and torques that no motion tells."""
 
+import msgspec
 import pytest
 import torch
 
+from neurodyn.core.description.drive import Drive
 from neurodyn.dynamics.batch import State
 from neurodyn.identify import AdaptationSettings
+from neurodyn.identify.confidence.certainty import deviations_of_ratios
+from neurodyn.identify.fit.intervals import Identifiability
 from neurodyn.identify.fit.least_squares import forgetting
 from neurodyn.identify.ladder.structures import FitModel
 from neurodyn.identify.motors import with_lag
@@ -59,6 +63,44 @@ def test_coordinates_that_are_held_keep_their_values_while_the_scale_of_others_c
     torch.testing.assert_close(found[~among], drifted[~among], rtol=0.0, atol=0.0)
     torch.testing.assert_close(found[among], space.with_likely_scale(drifted)[among])
     assert (found != drifted).any()
+
+
+def test_a_velocity_servo_has_one_gain():
+    """Its torque is gain kd (command - qd), of which a log tells the product; it carries the scale of torques."""
+    servo = Drive(kind="velocity_servo", kd=3.0)
+    robot = with_lag(msgspec.structs.replace(load("cartpole"), drives={"slider": servo}))
+    settings = AdaptationSettings()
+    space = FitModel.declared(robot, "cartpole", settings).in_prior_deviations(settings).space
+    assert space is not None
+    assert "actuator.slider.kd" in space.names
+    assert "actuator.slider.gain" not in space.names
+    direction = space.unseen(space.declared)
+    assert direction is not None
+    assert float(direction[space.names.index("actuator.slider.kd")]) > 0.0
+
+
+def test_masses_and_torques_are_as_well_known_as_their_ratios(model: FitModel):
+    """A log that tells all but the scale holds none of them as declared, which would give that one's scale to all."""
+    space = model.space
+    assert space is not None
+    x = worn(space)
+    scale = space.unseen(x)
+    assert scale is not None
+    count = len(space.names)
+    covariance = 1e-4 * torch.eye(count, dtype=torch.float64) + torch.outer(scale, scale) / float(scale @ scale)
+    deviations = covariance.diagonal().sqrt()
+    zeros = torch.zeros(count, dtype=torch.float64)
+    analysis = Identifiability(
+        names=space.names, singular_values=(), condition=1.0, insensitive=(), without_effect=(), unseen=(), combined=(),
+        bound=zeros.bool(), deviations=2.0 * deviations, white=deviations,
+        correlation=covariance / torch.outer(deviations, deviations), newton=zeros, degrees=100, variance=1.0,
+        information=covariance.inverse(),
+    )  # fmt: skip
+    scaled = scale.abs() > 1e-6
+    assert float(analysis.deviations[scaled].max()) > 0.3
+    ratios = deviations_of_ratios(space, x, analysis)
+    assert float(ratios.max()) < 0.03
+    torch.testing.assert_close(ratios[~scaled], analysis.deviations[~scaled])
 
 
 def test_what_is_known_fixes_the_scale(model: FitModel):

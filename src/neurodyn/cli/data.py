@@ -222,6 +222,7 @@ def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Pa
     from neurodyn.cli.terminal.tables import print_log
     from neurodyn.data.inspection import inspect_log
     from neurodyn.robots import load
+    from neurodyn.sim.declaration.pose import standing_height
     from neurodyn.sim.simulators import articulation
 
     path = column_map or Path(f"{log.resolve().name}.map.yaml")
@@ -233,7 +234,9 @@ def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Pa
             report = inspect_log(log)
         else:
             free = any(joint.kind == "free" for joint in known.joints)
-            report = inspect_log(log, known.spec, robot, articulation(known).centers_of_mass if free else {})
+            centers = articulation(known).centers_of_mass if free else {}
+            heights = {known.joints[0].name: standing_height(known)} if known.spec.floating else {}
+            report = inspect_log(log, known.spec, robot, centers, heights)
     print_log(report.found)
     if path.exists():
         print(f"column map: {path} already exists and is kept; --map FILE writes another")

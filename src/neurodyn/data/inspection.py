@@ -260,12 +260,12 @@ class LogReport:
 
 def inspect_log(
     path: Path, spec: StateSpec | None = None, robot: str | None = None,
-    centers: Mapping[str, Vector3] = MappingProxyType({}),
+    centers: Mapping[str, Vector3] = MappingProxyType({}), heights: Mapping[str, float] = MappingProxyType({}),
 ) -> LogReport:  # fmt: skip
     """Read a raw log once and report its topics, columns, rates and likely units, with a draft column map.
 
     The draft maps the joints of `spec`, if given, and names the robot by name or path; `centers` are centres of mass of
-    its free joints' bodies in their frames [m], by joint.
+    its free joints' bodies in their frames [m], and `heights` those above the ground at which they stand [m], by joint.
 
     Raises:
         InputError: The log's format is unknown, or it is damaged.
@@ -287,7 +287,7 @@ def inspect_log(
     for part in source.parts(columns):
         seen.add(part)
     unit, factor = seen.time_unit()
-    draft = draft_map(source, name, [seen.with_numbers(topic) for topic in topics], spec, centers)
+    draft = draft_map(source, name, [seen.with_numbers(topic) for topic in topics], spec, centers, heights)
     _add_units(draft, seen, name, spec)
     _fit_conventions(draft, seen, factor)
     _find_targets(draft, seen, spec)
@@ -498,7 +498,7 @@ def _fit_conventions(draft: ColumnMapDraft, seen: _LogContents, factor: float) -
         for _ in range(2):  # of angular velocities, then of linear ones
             declared = from_dict(tree, FloatingColumns, joint)
             names = [name for name, _ in (*declared.q_columns(), *declared.qd_columns())]
-            series = [seen.columns[name].first for name in names]
+            series = [seen.columns[name].first if isinstance(name, str) else None for name in names]
             rows = min((len(one.value) for one in series if one is not None), default=0)
             if None in series or rows < _FEWEST:
                 break

@@ -360,3 +360,49 @@ def test_targets_have_the_unit_of_the_positions_that_they_are_like(tmp_path: Pat
     text = inspect_log(tmp_path / "log.csv", LEG, "leg").map_text
     assert "control_kind: target" in text
     assert "knee: {column: knee_cmd, unit: deg}" in text
+
+
+ROVER = StateSpec(
+    robot="rover",
+    joints=(
+        JointSpec(name="base", kind="free"),
+        *(JointSpec(name=f"{side}_wheel_joint", kind="revolute", continuous=True) for side in ("left", "right")),
+    ),
+    controls=("left_wheel_joint", "right_wheel_joint"), dt=0.02,
+)  # fmt: skip
+TWO_WHEELS = [f"{side}_wheel_joint.{what}" for what in ("position", "velocity") for side in ("left", "right")]
+
+
+@pytest.mark.parametrize(
+    ("columns", "position", "heading", "units"),
+    [
+        (["x", "y", "theta"], ["x", "y", 0.031], "theta", {}),
+        (["x [mm]", "y [mm]", "yaw [deg]"], ["x [mm]", "y [mm]", 31.0], "yaw [deg]", {"m": "mm", "rad": "deg"}),
+        (["robot_x", "robot_y", "robot_heading", "target_x", "target_y"], ["robot_x", "robot_y", 0.031],
+         "robot_heading", {}),
+    ],
+)  # fmt: skip
+def test_a_robot_on_wheels_may_have_x_y_and_its_heading_alone(columns, position, heading, units):
+    names = Columns("t", *columns, *TWO_WHEELS, "left_cmd_vel", "right_cmd_vel")
+    draft = draft_map(names, "csv", names.topics(), ROVER, heights={"base": 0.031})
+    assert not draft.absent
+    base = draft.tree["floating"]["base"]
+    assert (base["position"], base["angles"], base["sequence"]) == (position, [0.0, 0.0, heading], "xyz")
+    assert (base.get("position_unit", "m"), base.get("angles_unit", "rad")) == (
+        units.get("m", "m"), units.get("rad", "rad")
+    )  # fmt: skip
+    assert draft.tree["qd"]["left_wheel_joint"] == {"column": "left_wheel_joint.velocity"}  # beside the base's slopes
+    assert draft.tree["control"]["right_wheel_joint"] == {"column": "right_cmd_vel"}
+    assert draft.tree["control_kind"] == "target"
+    assert "kind: velocity_servo" in draft.doubts[-1]
+    from_dict(draft.tree | {"time": "t"}, ColumnMap, "draft")
+
+
+def test_words_that_two_joints_share_name_neither():
+    names = Columns("t", "left_pos", "right_pos", "wheel_pos", "left_cmd", "right_cmd")
+    draft = draft_map(names, "csv", names.topics(), ROVER)
+    assert {name: one["column"] for name, one in draft.tree["q"].items()} == {
+        "left_wheel_joint": "left_pos", "right_wheel_joint": "right_pos",
+    }  # fmt: skip
+    shared = Columns("t", "wheel_pos", "left_pos")
+    assert "the position of 'right_wheel_joint'" in draft_map(shared, "csv", shared.topics(), ROVER).absent

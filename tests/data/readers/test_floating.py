@@ -331,8 +331,6 @@ def test_velocities_of_a_body_are_differentiated_from_its_poses(tmp_path, past):
     rows = slice(first, len(store.qd) - 1)
     want = np.concatenate((motion["v"], motion["w"]), axis=1)[(0 if past else 1) :][rows]
     assert np.allclose(store.qd[rows], want[: len(store.qd[rows])], atol=0.05)
-    with pytest.raises(InputError, match="'root' has no velocities; give them, or `qd: differentiate`"):
-        read_logs([tmp_path / "log.npz"], from_dict({**fields, "qd": {}}, ColumnMap), SPEC)
     twice = {**root, "angular_velocity": "w", "angular_axes": "world", "linear_velocity": "v"}
     with pytest.raises(InputError, match="'root' has velocities, but `qd: differentiate` computes them"):
         read_logs([tmp_path / "log.npz"], from_dict({**fields, "floating": {"root": twice}}, ColumnMap), SPEC)
@@ -349,3 +347,33 @@ def test_a_gyroscope_beside_a_noisy_pose_is_used_as_declared(tmp_path):
     assert np.median(np.linalg.norm(store.episode(0)[1][:, 3:] - motion["w"][: len(store.episode(0)[1])], axis=1)) < 0.2
     with pytest.raises(InputError, match="angular velocity"):
         read_logs(files, body_map(root=declared | {"angular_axes": "world"}, episodes=None), SPEC, split="test")
+
+
+def test_a_pose_is_differentiated_beside_logged_velocities_of_joints_and_may_have_constants(tmp_path):
+    time = DT * np.arange(200)
+    place = np.stack([np.sin(time), 0.5 * time], 1)
+    arrays = {"p": place, "yaw": 0.7 * time, "wheel": 9.0 * time, "rate": 9.0 + 0.0 * time}
+    root = {"position": ["p[0]", "p[1]", 0.3], "angles": [0.0, 0.1, "yaw"], "sequence": "xyz"}
+    fields = {
+        "format": "npz", "period": DT, "floating": {"root": root}, "q": {"wheel": {"column": "wheel"}},
+        "qd": {"wheel": {"column": "rate"}},
+    }  # fmt: skip
+    joints = (JointSpec(name="root", kind="free"), JointSpec(name="wheel", kind="revolute"))
+    store = read_logs(
+        save(tmp_path / "log.npz", arrays), from_dict(fields, ColumnMap),
+        StateSpec(robot="rover", joints=joints, controls=(), dt=DT), split="test",
+    )  # fmt: skip
+    rows = slice(2, 190)
+    assert np.allclose(store.q[rows, 2], 0.3)
+    turns = Rotation.from_quat(store.q[rows, 3:7])
+    assert np.allclose(
+        (
+            turns.inv() * Rotation.from_euler("xyz", np.stack([0 * time, 0.1 + 0 * time, 0.7 * time], 1)[rows])
+        ).magnitude(),
+        0.0,
+        atol=1e-4,
+    )
+    want = np.stack([np.cos(time), 0.5 + 0 * time, *(0 * time for _ in range(3)), 0.7 + 0 * time, 9.0 + 0 * time], 1)
+    assert np.allclose(store.qd[rows], want[rows], atol=1e-3)
+    with pytest.raises(InputError, match="position lists numbers alone; valid: at least one column"):
+        body_map(root={**root, "position": [0.0, 0.0, 0.3]})

@@ -189,6 +189,8 @@ def measure(
         best = refine_minimum(compared.mean, best, step, _FINEST)
         delays = tuple(sorted({*delays, best}))
     deviation = compared.deviation(best, 0.25 * min(step, spec.dt))
+    if step > spec.dt * (1 + 1e-6):  # between the rows of a slower log, interpolation says what moved when
+        deviation = math.hypot(deviation, step / math.sqrt(12.0))
     significance, clear = _gain(compared.error(best))
     r2 = {delay: compared.r2(delay) for delay in delays}
     ends = [compared.error(best) - compared.error(end) for end in (table[0], table[-1])]

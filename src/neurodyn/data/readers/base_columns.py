@@ -13,6 +13,7 @@ from neurodyn.data.readers.column_names import TOLD, words_of
 
 Tree = dict[str, Any]
 _ROLL = re.compile(r"roll|rpy(?=\[0])", re.IGNORECASE)
+_HEADING = re.compile(r"(?<![A-Za-z])(yaw|heading|theta|psi)(?![A-Za-z])", re.IGNORECASE)
 _PLACES = ("", "pos_", "position_", "p", "p_", "pos.", "position.")
 _SCALAR = re.compile(r"(?P<stem>(?:.*[^A-Za-z])?)(?P<word>quaternion|quat|orientation|rotation|rot|q|)(?P<gap>[_.]?)w",
                      re.IGNORECASE)  # fmt: skip
@@ -39,7 +40,7 @@ def base_columns(joint: JointSpec, columns: Sequence[str], log_format: str) -> t
         tree, notes = form(joint, columns, log_format)
         if tree is None:
             continue
-        used = [column for value in tree.values() if isinstance(value, list) for column in value]
+        used = [one for value in tree.values() if isinstance(value, list) for one in value if isinstance(one, str)]
         if not set(used) <= set(columns):
             break
         if joint.kind == "ball":
@@ -149,8 +150,25 @@ def _of_names(joint: JointSpec, columns: Sequence[str], log_format: str) -> _For
     return _NONE
 
 
+def _of_plane(joint: JointSpec, columns: Sequence[str], log_format: str) -> _Form:
+    """Take the heading of a robot on wheels, with x and y beside it; its height is a constant, 0 for now."""
+    for column, match in ((column, match) for column in columns if (match := _HEADING.search(column))):
+        stem, end = column[: match.start()], column[match.end() :]
+        if joint.kind != "free" or _OTHERS.intersection(words_of(stem)):
+            continue
+        found = next((one for place in _PLACES if (one := _with_axes(stem + place, columns, axes="xy"))), None)
+        if found is None:
+            continue
+        (place, length), angle = found, TOLD["position"].get(" ".join(words_of(end)), "")
+        units = {"angles_unit": angle, "position_unit": length}
+        tree = {"position": [*place, 0.0], "angles": [0.0, 0.0, column], "sequence": "xyz", **units}
+        note = f"only x, y and the heading are logged: it is taken for upright, at a constant height; {_DIFFERENTIATED}"
+        return {name: value for name, value in tree.items() if value}, [note]
+    return _NONE
+
+
 _FORMS: tuple[Callable[[JointSpec, Sequence[str], str], _Form], ...] = (
-    _of_mujoco, _of_isaac_lab, _of_own_topics, _of_odometry, _of_tracker, _of_names, _of_angles,
+    _of_mujoco, _of_isaac_lab, _of_own_topics, _of_odometry, _of_tracker, _of_names, _of_angles, _of_plane,
 )  # fmt: skip
 
 
@@ -229,12 +247,14 @@ def _vector(
     return []
 
 
-def _with_axes(start: str, columns: Sequence[str], units: bool = True) -> tuple[list[str], str] | None:
-    """Return the columns of x, y and z that begin with a text, and their unit, if their names tell one."""
+def _with_axes(
+    start: str, columns: Sequence[str], units: bool = True, axes: str = "xyz"
+) -> tuple[list[str], str] | None:  # fmt: skip
+    """Return the columns of some axes that begin with a text, and their unit, if their names tell one."""
     for column in columns:
-        end = column.removeprefix(start + "x")
+        end = column.removeprefix(start + axes[0])
         unit = TOLD["position"].get(" ".join(words_of(end)), "")
-        names = [f"{start}{axis}{end}" for axis in "xyz"]
+        names = [f"{start}{axis}{end}" for axis in axes]
         if end != column and ((unit and units) or not end) and set(names) <= set(columns):
             return names, unit
     return None

@@ -491,11 +491,16 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
         """Return the position (0) or velocity (1) columns of the floating joints, by coordinate."""
         columns: dict[str, Column] = {}
         for name, joint in self.poses.items():
-            if what == 0 or joint.angular_velocity:
-                spec = JointSpec(name=name, kind="free" if joint.position else "ball")
-                names, listed = ((spec.q_names, joint.q_columns), (spec.qd_names, joint.qd_columns))[what]
-                pairs = zip(names, listed(), strict=True)
-                columns |= {n: Column(column=column, unit=unit) for n, (column, unit) in pairs}
+            spec = JointSpec(name=name, kind="free" if joint.position else "ball")
+            names, pairs = ((spec.q_names, joint.q_columns()), (spec.qd_names, joint.qd_columns()))[what]
+            clock = next(column for column, _ in joint.q_columns() if isinstance(column, str))
+            if not joint.angular_velocity and what == 1:  # differentiated later, as of joints without one
+                pairs = [(clock, "")] * len(names)
+            for own, (column, unit) in zip(names, pairs, strict=True):
+                columns[own] = (
+                    Column(column=column, unit=unit) if isinstance(column, str)
+                    else Column(column=clock, minus=clock, offset=column, unit=unit)  # at the times of another
+                )  # fmt: skip
         return columns
 
     def factors(self, spec: StateSpec, where: str) -> dict[str, dict[str, float]]:
@@ -516,9 +521,6 @@ class ColumnMap(Config, frozen=True, rename={"contact_points": "probes"}):
                     f"{where}: {given_too[0]!r} has velocities, but `qd: differentiate` computes them; give one of them"
                 )
             wanted["qd"] = {}
-        poses = [name for name, joint in self.poses.items() if not joint.angular_velocity]
-        if poses and self.qd != "differentiate":
-            raise InputError(f"{where}: {poses[0]!r} has no velocities; give them, or `qd: differentiate`")
         factors: dict[str, dict[str, float]] = {}
         for what, units in wanted.items():
             columns = given[what]

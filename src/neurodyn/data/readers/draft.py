@@ -29,7 +29,7 @@ from neurodyn.data.readers.column_names import (
 )
 from neurodyn.data.readers.floating import UNMEASURED
 from neurodyn.data.readers.patterns import pattern_of
-from neurodyn.data.readers.source import Source, Topic
+from neurodyn.data.readers.source import Source, Topic, factor
 from neurodyn.data.readers.unitree import feet, motor_field, motor_order
 
 _AXES = {"position": "xyz", "quaternion": "xyzw"}
@@ -124,11 +124,12 @@ class ColumnMapDraft:
 
 def draft_map(
     source: Source, name: str, topics: Sequence[Topic], spec: StateSpec | None,
-    centers: Mapping[str, Vector3] = MappingProxyType({}),
+    centers: Mapping[str, Vector3] = MappingProxyType({}), heights: Mapping[str, float] = MappingProxyType({}),
 ) -> ColumnMapDraft:  # fmt: skip
     """Draft a column map for a log of format `name`; without a robot, joints are named as in the log.
 
-    `centers` are centres of mass of free joints' bodies in their frames [m], by joint.
+    `centers` are centres of mass of free joints' bodies in their frames [m], and `heights` those above the ground at
+    which they stand [m], by joint.
     """
     columns = [column for topic in topics for column in topic.columns]
     draft = ColumnMapDraft({"format": name})
@@ -146,6 +147,9 @@ def draft_map(
         draft.tree.setdefault("floating", {})[joint.name] = tree
         draft.doubts += notes
         _add_center(draft, joint.name, centers.get(joint.name))
+        if isinstance(tree.get("position"), list) and tree["position"][2] == 0.0:
+            size = factor(tree.get("position_unit", ""), "m", joint.name)
+            tree["position"][2] = round(heights.get(joint.name, 0.0) / size, 6)
     posed = draft.tree.get("floating", {})
     used = [c for tree in posed.values() for part in tree.values() if isinstance(part, list) for c in part]
     left = [column for column in columns if column not in used or name == "mujoco"]  # whose arrays go on with joints
@@ -158,11 +162,11 @@ def draft_map(
     _note_absent(draft, "position", joints or [], q)
     qd = _coordinates(draft, known, "velocity", list(q), skip[1] if name == "mujoco" else 0)
     moving = [tree for tree in posed.values() if "angular_velocity" in tree]
-    if q.keys() == qd.keys() and len(moving) == len(posed) and (qd or moving):
+    if q.keys() == qd.keys() and (qd or moving):
         draft.tree["qd"] = qd
     elif not moving:
         draft.tree |= {"qd": "differentiate", "velocity": "past"}
-        lacking = ", ".join([*(name for name in q if name not in qd), *posed])
+        lacking = ", ".join(name for name in q if name not in qd)
         which = f" of {lacking}, so that those of others are left out" if qd else ""
         draft.doubts.append(f"there are no velocities{which}: positions are differentiated, without looking ahead")
     _add_controls(draft, known, spec, list(q))
@@ -254,14 +258,18 @@ def _add_controls(
     choices.append(_coordinates(draft, of_kind(wanted), "command", controls, 0))
     actions = _coordinates(draft, of_kind(None), "command", controls, 0)
     targets = {} if target else _coordinates(draft, of_kind("position"), "command", controls, 0)
+    speeds = {} if target else _coordinates(draft, of_kind("velocity"), "command", controls, 0)
     amperes = {} if target else _coordinates(draft, currents, "effort", controls, 0)
-    best = max([*choices, actions, targets, amperes], key=len)
+    best = max([*choices, actions, targets, speeds, amperes], key=len)
     draft.tree["control"] = best
     if spec is not None:
         _note_absent(draft, "control", controls, best)
     if best and best is targets:
         draft.tree["control_kind"] = "target"
         draft.doubts.append(f"{next(iter(best.values()))['column']}: {_TARGETS}")
+    elif best and best is speeds:
+        draft.tree["control_kind"] = "target"
+        draft.doubts.append(f"{next(iter(best.values()))['column']}: {_SPEEDS}")
     elif best and best is amperes:
         names = ", ".join(own["column"] for own in best.values())
         draft.doubts.append(f"{names}: a current is no torque; give its `scale` [N m per unit of it]")
@@ -276,6 +284,10 @@ def _add_controls(
 
 _DRIVES = '`drives: {"*": {kind: pd, kp: ..., kd: ...}}`'
 _FOLLOWED = f"what follows them is to be given, such as {_DRIVES}"
+_SPEEDS = (
+    "commands are velocities, by their names; what follows them is to be given: "
+    '`drives: {"*": {kind: velocity_servo, kd: ...}}`'
+)
 _TARGETS = f"commands are position targets, by their names; {_FOLLOWED}"
 
 
@@ -295,8 +307,7 @@ def _coordinates(
             return {key: {"column": column} for key, column in named.items()}
         first = next(iter(arrays.values()), {})
         return {f"joint{key}": {"column": column} for key, column in first.items()}
-    lower = {plain_name(key): column for key, column in named.items()}
-    by_name = {joint: {"column": lower[plain_name(joint)]} for joint in joints if plain_name(joint) in lower}
+    by_name = _by_name(joints, named)
     if len(by_name) == len(joints) and by_name:
         taken = {plain_name(joint): entry["column"] for joint, entry in by_name.items()}
         rivals = [(taken[plain_name(own.key)], column) for column, own in known.items()
@@ -315,6 +326,25 @@ def _coordinates(
         columns = list(arrays[fitting[0]].values())[skip:]
         return {joint: {"column": column} for joint, column in zip(joints, columns, strict=True)}
     return by_name
+
+
+def _by_name(joints: Sequence[str], named: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return the column of each joint, of columns by what their names call a joint.
+
+    Of those without one of its own name, "left" is the only one with this word, if the words of all joints tell them
+    apart.
+    """
+    lower = {plain_name(key): column for key, column in named.items()}
+    found = {joint: lower[plain_name(joint)] for joint in joints if plain_name(joint) in lower}
+    if len(found) < len(joints):
+        by_words: dict[str, str] = {}
+        for key, column in named.items():
+            words = set(words_of(key))
+            fitting = [joint for joint in joints if words and words <= set(words_of(joint))]
+            if len(fitting) == 1:
+                by_words.setdefault(fitting[0], column)
+        found = by_words if len(by_words) == len(joints) else found
+    return {joint: {"column": found[joint]} for joint in joints if joint in found}
 
 
 def _doubt_rivals(draft: ColumnMapDraft, quantity: Quantity, taken: str, other: str) -> None:

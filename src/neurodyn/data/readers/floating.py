@@ -23,7 +23,7 @@ from neurodyn.core.errors import InputError, notice
 
 Axes = Literal["world", "body"]
 Order = Literal["xyzw", "wxyz"]
-Names = str | tuple[str, ...]
+Names = str | tuple[str | float, ...]
 
 UNMEASURED = "unmeasured"
 """In place of the columns of a floating base whose pose and velocity no sensor of the log tells."""
@@ -43,7 +43,8 @@ _SPAN = 12
 class FloatingColumns(Config, frozen=True):
     """Columns of a free joint, or of a ball joint, which has no position and linear velocity.
 
-    A single name stands for an array with the required number of columns (npz); a list names each column.
+    A single name stands for an array with the required number of columns (npz); a list names each column. A number in a
+    list stands for a value that does not change and is not logged, such as the height of a robot on wheels.
 
     Attributes:
         quaternion: Rotation, body to world; empty for angles.
@@ -92,6 +93,8 @@ class FloatingColumns(Config, frozen=True):
             if isinstance(given, tuple) and given and len(given) != width:
                 angles = " (roll, pitch, yaw are `angles`)" if (name, len(given)) == ("quaternion", 3) else ""
                 raise ValueError(f"{name} lists {len(given)} columns; valid: {width}{angles}, or the name of an array")
+            if isinstance(given, tuple) and given and not any(isinstance(one, str) for one in given):
+                raise ValueError(f"{name} lists numbers alone; valid: at least one column")
         if bool(self.quaternion) == bool(self.angles):
             raise ValueError("give either quaternion and its order, or angles and their sequence")
         if bool(self.quaternion) != bool(self.order) or bool(self.angles) != bool(self.sequence):
@@ -130,8 +133,8 @@ class FloatingColumns(Config, frozen=True):
         """The centre of mass, or the origin if it is unset [m]."""
         return (0.0, 0.0, 0.0) if self.center_of_mass is UNSET else self.center_of_mass
 
-    def q_columns(self) -> list[tuple[str, str]]:
-        """Return column and unit of each position coordinate, in Newton's order (scalar last).
+    def q_columns(self) -> list[tuple[str | float, str]]:
+        """Return column, or value, and unit of each position coordinate, in Newton's order (scalar last).
 
         Angles stand in the places of the quaternion that `quaternions_of` makes of them, the last one twice.
         """
@@ -142,8 +145,8 @@ class FloatingColumns(Config, frozen=True):
         position = _element_names(self.position, 3) if self.position else ()
         return [(name, self.position_unit) for name in position] + [(name, "") for name in quaternion]
 
-    def qd_columns(self) -> list[tuple[str, str]]:
-        """Return column and unit of each velocity coordinate, linear ones first."""
+    def qd_columns(self) -> list[tuple[str | float, str]]:
+        """Return column, or value, and unit of each velocity coordinate, linear ones first."""
         linear = _element_names(self.linear_velocity, 3) if self.linear_velocity else ()
         angular = [(name, self.angular_unit) for name in _element_names(self.angular_velocity, 3)]
         return [(name, self.linear_unit) for name in linear] + angular
@@ -193,6 +196,8 @@ def to_newton(floating: dict[str, FloatingColumns], spec: StateSpec, q: np.ndarr
             continue
         quaternion = q[:, place.quaternion]
         quaternion /= np.linalg.norm(quaternion, axis=1, keepdims=True)
+        if not declared.angular_velocity:
+            continue
         if declared.angular_axes == "body":
             qd[:, place.angular] = rotate(quaternion, qd[:, place.angular])
         if joint.kind != "free":
@@ -262,7 +267,7 @@ def check_readings(
     """
     for joint, place in _places(spec):
         declared = floating.get(joint.name)
-        if declared is not None:
+        if declared is not None and declared.angular_velocity:
             for one in _comparisons(declared, q[:, place.q], qd[:, place.qd], steps):
                 _judge(one, joint.name, where)
 
@@ -463,5 +468,5 @@ def _places(spec: StateSpec) -> list[tuple[JointSpec, JointPlace]]:
     return [(joint, place) for joint, place in zip(spec.joints, spec.places, strict=True) if not joint.scalar]
 
 
-def _element_names(names: Names, width: int) -> tuple[str, ...]:
+def _element_names(names: Names, width: int) -> tuple[str | float, ...]:
     return names if isinstance(names, tuple) else tuple(f"{names}[{index}]" for index in range(width))

@@ -19,6 +19,7 @@ from neurodyn.data.readers.floating import (
     quaternions_of,
     to_body,
     to_newton,
+    velocities_of,
 )
 from neurodyn.data.readers.raw import RawRun, is_selected
 from neurodyn.data.readers.resample import hermite, slopes_of
@@ -289,6 +290,9 @@ def _cut(
     else:
         normalise(spec, positions)
     to_body(columns.poses, spec, positions, qd)
+    if qd is not None:
+        clock = q.time[rows]
+        _differentiate_poses(columns, spec, clock, positions, clock if velocity_time is None else velocity_time, qd)
     lost = np.unique(np.concatenate([m for _, m in kept.values()] + [s.missing for s in signals.values()]))
     return RawRun(
         run.name, run.group, run.split, q.time[rows], positions, qd,
@@ -318,6 +322,20 @@ def _require_forward(time: np.ndarray, what: str, columns: ColumnMap, where: str
             f"{where}: time of a stream of {what} goes backwards ({time[row - 1]:.6g} s to {time[row]:.6g} s); "
             f"{_cure_of_times(columns)}"
         )
+
+
+def _differentiate_poses(
+    columns: ColumnMap, spec: StateSpec, time: np.ndarray, q: np.ndarray, at: np.ndarray, qd: np.ndarray
+) -> None:
+    """Write the velocities of floating joints that have none in the log, at other times, in place."""
+    still = [name for name, joint in columns.poses.items() if not joint.angular_velocity]
+    if not still:
+        return
+    rates = velocities_of(spec, q, slopes_of(q, time), {name: columns.poses[name].center for name in still})
+    for joint, place in zip(spec.joints, spec.places, strict=True):
+        if joint.name in still:
+            for k in range(place.qd.start, place.qd.stop):
+                qd[:, k] = np.interp(at, time, rates[:, k])
 
 
 def _cure_of_times(columns: ColumnMap) -> str:

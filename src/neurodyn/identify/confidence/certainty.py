@@ -335,7 +335,7 @@ def hold_undetermined(
     assert isinstance(space, CoordinateSpace)
     varies = torch.tensor([name in residuals.options.per_log for name in space.names], dtype=torch.bool)
     varies |= torch.tensor([name in kept for name in space.names], dtype=torch.bool)
-    determined = varies | (_deviations_of_ratios(space, point.x[0], analysis) < settings.undetermined_above)
+    determined = varies | (deviations_of_ratios(space, point.x[0], analysis) < settings.undetermined_above)
     if not searched.stages:
         determined |= analysis.bound
     else:
@@ -362,7 +362,7 @@ def _analyse(searched: Searched, unknown: Tensor | None = None) -> Identifiabili
     return analysis.widened(searched.shifts)
 
 
-def _deviations_of_ratios(space: CoordinateSpace, x: Tensor, analysis: Identifiability) -> Tensor:
+def deviations_of_ratios(space: CoordinateSpace, x: Tensor, analysis: Identifiability) -> Tensor:
     """Return the deviations of coordinates [n], of masses and torques at the common scale that priors expect.
 
     Holding one of them as declared would give all others the scale that it happens to have.

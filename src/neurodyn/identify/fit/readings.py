@@ -394,12 +394,19 @@ def estimate_noise(spec: StateSpec, windows: Windows) -> Noise:
     frames are parted by their motion, and the parts with the least differences count that do not rest. Where a joint
     moves by one step of its encoder a frame, the error of rounding lasts, which differences do not show: one part with
     fewer than the others does not count by itself. The steps of an encoder are noise, too: a step over the root of 12.
+    Coordinates of a floating base that never change, as height and tilt of a robot on wheels whose log has only x, y
+    and the heading, are assumed (`_ASSUMED`).
     """
     if windows.frames < 4:
         least = torch.full((spec.nv,), 1e-3, dtype=torch.float64)
         return Noise(least, least)
     steps = position_difference(spec, windows.q[:, 1:], windows.q[:, :-1])
-    return Noise(_sized(steps, 3), _sized(windows.qd.diff(dim=1), 3))
+    sizes = [_sized(steps, 3), _sized(windows.qd.diff(dim=1), 3)]
+    if spec.floating:
+        for size, changes, assumed in zip(sizes, (steps, windows.qd.diff(dim=1)), _ASSUMED, strict=True):
+            still = (changes[..., :6].abs() <= _STUCK).all(0).all(0)
+            size[:6] = torch.where(still & ~still.all(), torch.tensor(assumed, dtype=size.dtype), size[:6])
+    return Noise(*sizes)
 
 
 _PARTS = 5
@@ -410,6 +417,8 @@ _LASTING = 1
 """Parts in which a joint may move by about one step of its encoder a frame."""
 _STUCK = 1e-7
 """Change of a reading that repeats, which single precision may leave [rad or m]."""
+_ASSUMED = (3 * (5e-3,) + 3 * (2e-2,), 3 * (5e-2,) + 3 * (2e-1,))
+"""Noise of coordinates of a base that a log assumes: positions [m], rotations [rad], and their velocities [1/s]."""
 _ON_GRID, _OFF = 0.95, 0.05
 """Share of the changes that are whole steps of an encoder, and by how much of a step they may differ from it."""
 

@@ -434,9 +434,11 @@ def _drive_coordinates(robot: Robot, declared: Mapping[str, float]) -> list[Coor
         begin = f"actuator.{name}"
         if name in robot.drives and robot.drives[name].lags_command:
             lagging.append(f"{begin}.lag")
-        # Stiffness and gain of a controller are one number to any log; an affine law has others that scale with both.
+        # Stiffness and gain of a controller are one number to any log, and so are kd and gain of a velocity servo; an
+        # affine law has others that scale with both.
         affine = name in robot.drives and robot.drives[name].per_command is not UNSET
-        spare[name] = "kp" if affine else "gain" if f"{begin}.kp" in declared else ""
+        one = f"{begin}.kp" in declared or (name in robot.drives and robot.drives[name].kind == "velocity_servo")
+        spare[name] = "kp" if affine else "gain" if one else ""
         for what, width, size, unit in (
             ("gain", _GAIN, 0.0, "1"), ("kp", _GAIN, 0.0, "N m/rad"), ("kd", _SOFT, 0.0, "N m s/rad"),
             ("lag", 1.0, _LAG, "s"),

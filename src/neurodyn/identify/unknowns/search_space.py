@@ -303,7 +303,7 @@ class CoordinateSpace(BoxedSpace):
         self._recorded = tuple(recorded)
         self._known = {one.name: value for one, value in known}
         self.carrier = (carrier or mechanism.links[0].joint.name) if self.has(PAYLOAD[0]) else ""
-        driven = [name for name, drive in mechanism.drives.items() if not drive.constrains]
+        driven = {name: drive for name, drive in mechanism.drives.items() if not drive.constrains}
         self._torques = [self._index[name] for name in scaled_coordinates(self.names, driven, self._limbs, self._known)]
         self._added = [name for name in mechanism.names if f"{name}.{ADDED[0]}" in self._index]
         self._scaled = [name for name in mechanism.names if self.has(f"{name}.{INERTIA_SCALE}")]

@@ -130,6 +130,15 @@ def lowest_point(built: Articulation, layout: ContactPointLayout, q: np.ndarray)
     return (point_positions(built, layout, q)[..., 2] - radius).min(1)
 
 
+def standing_height(robot: Robot) -> float:
+    """Return the height of an upright floating base on the ground in the nominal pose [m]; 0 without contact points."""
+    built = articulation(robot)
+    layout = contact_point_layout(built, robot)
+    if not layout.contact_points:
+        return 0.0
+    return -float(lowest_point(built, layout, full_position(robot, robot.nominal)[None])[0])
+
+
 def foot_places(robot: Robot) -> np.ndarray:
     """Return the middles of the feet in the nominal pose, with the base upright at the origin [m], shape [feet, 3]."""
     assert robot.legs is not None
