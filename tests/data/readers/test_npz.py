@@ -126,6 +126,11 @@ def test_columns_are_subtracted(npz_file):
     turn = {"column": "pos[1]", "minus": "pos[0]"}
     relative = read(npz_file, q={"lift": {"column": "pos[0]"}, "turn": turn}).episode(0)[0]
     assert np.allclose(relative[:, 1], plain[:, 1] - plain[:, 0], atol=1e-6)
+    geared = {"column": {"pos[0]": 0.5, "pos[1]": -2.0}, "offset": 0.1}
+    behind = read(npz_file, q={"lift": {"column": "pos[0]"}, "turn": geared}).episode(0)[0]
+    assert np.allclose(behind[:, 1], 0.5 * plain[:, 0] - 2.0 * plain[:, 1] + 0.1, atol=1e-6)
+    with pytest.raises(InputError, match="valid: finite numbers"):
+        read(npz_file, q={"lift": {"column": {"pos[0]": float("nan")}}, "turn": turn})
     with pytest.raises(InputError, match="has no array 'no'"):
         read(npz_file, q={"lift": {"column": "pos[0]"}, "turn": {"column": "pos[1]", "minus": "no[0]"}})
 

@@ -144,7 +144,7 @@ class Column(Config, frozen=True):
 
     Attributes:
         column: Name of the column (CSV), "array[index]" or "array" (npz), or as `neurodyn inspect` lists it; several
-            are summed.
+            are summed, or with weights, such as {"/cmd_vel.linear.x": 28.6, "/cmd_vel.angular.z": -4.3} of a wheel.
         minus: Columns that are subtracted, for example the parent's absolute angle for a relative angle.
         unit: Unit of the column; empty for the SI unit of the coordinate.
         sign: -1 if the log counts in the opposite direction.
@@ -155,7 +155,7 @@ class Column(Config, frozen=True):
         wrapped: Whether the logged angle wraps around and must be unwrapped.
     """
 
-    column: str | tuple[str, ...]
+    column: str | tuple[str, ...] | dict[str, float]
     minus: str | tuple[str, ...] = ()
     unit: str = ""
     sign: Literal[1, -1] = 1
@@ -165,6 +165,8 @@ class Column(Config, frozen=True):
     wrapped: bool = False
 
     def __post_init__(self) -> None:
+        weights = list(self.column.values()) if isinstance(self.column, dict) else []
+        require(all(map(math.isfinite, weights)), "column", f"weights of {weights}", "finite numbers")
         if self.points is UNSET:
             return
         (first, low), (last, high) = self.points
@@ -189,12 +191,18 @@ class Column(Config, frozen=True):
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the summed columns."""
-        return (self.column,) if isinstance(self.column, str) else self.column
+        return (self.column,) if isinstance(self.column, str) else tuple(self.column)
 
     @property
     def subtracted(self) -> tuple[str, ...]:
         """Names of the subtracted columns."""
         return (self.minus,) if isinstance(self.minus, str) else self.minus
+
+    @property
+    def weights(self) -> tuple[tuple[float, str], ...]:
+        """What is summed: weights, and names of all columns."""
+        weights = self.column.values() if isinstance(self.column, dict) else (1.0,) * len(self.columns)
+        return (*zip(weights, self.columns, strict=True), *((-1.0, name) for name in self.subtracted))
 
     @property
     def names(self) -> tuple[str, ...]:

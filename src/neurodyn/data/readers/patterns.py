@@ -85,7 +85,11 @@ def _expand(table: Mapping[str, _Entry], joints: Sequence[str], there: Sequence[
         found = {one: _columns_of(one, fitting, there, where) for one in entry.names}
         for k, joint in enumerate(fitting):
             column, minus = (tuple(found[one][k] for one in part) for part in (entry.columns, entry.subtracted))
-            whole[joint] = msgspec.structs.replace(entry, column=column[0] if len(column) == 1 else column, minus=minus)
+            if isinstance(entry.column, dict):
+                own = dict(zip(column, entry.column.values(), strict=True))
+            else:
+                own = column[0] if len(column) == 1 else column
+            whole[joint] = msgspec.structs.replace(entry, column=own, minus=minus)
     return {joint: whole[joint] for joint in (*joints, *whole) if joint in whole}
 
 

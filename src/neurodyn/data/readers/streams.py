@@ -176,10 +176,10 @@ def _in_hole(series: ColumnSeries, time: np.ndarray, max_gap: float) -> np.ndarr
 
 def _value(column: Column, part: LogPart, size: float, columns: ColumnMap, where: str) -> ColumnSeries:
     """Return one coordinate in SI units, on the clock of its first column; NaN where another column has a gap."""
-    parts = [(sign, name) for sign, names in ((1.0, column.columns), (-1.0, column.subtracted)) for name in names]
+    parts = column.weights
     time = part.series[parts[0][1]].time
     total = np.full(len(time), column.shift)
-    for sign, name in parts:
+    for weight, name in parts:
         series = part.series[name]
         if columns.missing != "gap":
             _check_finite(series, name, part.first, where)
@@ -188,7 +188,7 @@ def _value(column: Column, part: LogPart, size: float, columns: ColumnMap, where
             _require_forward(series.time, name, columns, where)
             one = _Signals(series.time, value[:, None], np.zeros(0))
             value = _on_clock(one, time, columns.max_gap)[:, 0]
-        total = total + sign * value
+        total = total + weight * value
     return ColumnSeries(time, size * total)
 
 
