@@ -19,6 +19,7 @@ from neurodyn.interop.identified import IdentifiedRobot
 from neurodyn.interop.mjcf import mechanism_tree, write_mjcf
 from neurodyn.interop.mjcf_drives import mean_lag
 from neurodyn.multibody.engine import nominal
+from neurodyn.sim import declare
 from tests.dynamics.hybrid.sled import write_sled
 from tests.interop.runs import identified_run, mujoco_path, random_start, scalar_first, write_arm
 from tests.robots.own_robots import write_arm as write_mesh_arm
@@ -150,6 +151,37 @@ def test_contacts_are_the_models(tmp_path):
     theirs = mujoco_path(spec.compile(), model, state, torques)
     assert ours[-1, 2] < 0.075  # it has landed
     np.testing.assert_allclose(theirs, ours, atol=2e-4)
+
+
+ROVER = """<robot name="rover">
+<link name="base"><inertial><origin xyz="-0.02 0.01 0.08"/><mass value="6"/>
+<inertia ixx="0.06" iyy="0.08" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial>
+<collision><origin xyz="-0.13 0 0.025"/><geometry><sphere radius="0.025"/></geometry></collision></link>
+{wheels}</robot>"""
+WHEEL = """<link name="{side}"><inertial><mass value="0.4"/>
+<inertia ixx="0.0006" iyy="0.001" izz="0.0006" ixy="0" ixz="0" iyz="0"/></inertial>
+<collision><origin rpy="1.5707963 0 0"/><geometry><cylinder radius="0.07" length="0.03"/></geometry></collision></link>
+<joint name="{side}_wheel" type="continuous"><parent link="base"/><child link="{side}"/><origin xyz="0 {y} 0.07"/>
+<axis xyz="0 1 0"/><limit effort="4" velocity="20"/></joint>"""
+
+
+def test_wheels_of_an_urdf_roll_as_the_model(tmp_path):
+    wheels = "".join(WHEEL.format(side=side, y=y) for side, y in (("left", 0.15), ("right", -0.15)))
+    (tmp_path / "rover.urdf").write_text(ROVER.format(wheels=wheels))
+    declare(tmp_path / "rover.urdf", tmp_path / "rover", dt=0.02)
+    model = identified_run(tmp_path / "run", str(tmp_path / "rover"), "left_wheel.damping=0.02")
+    folder = export_identified(tmp_path / "run", "mjcf").folder
+    spec = mujoco.MjSpec.from_file(str(folder / "rover.xml"))
+    spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
+    compiled = spec.compile()
+    assert sum(compiled.geom_type == mujoco.mjtGeom.mjGEOM_CYLINDER) == 2
+    q = torch.zeros(1, model.spec.nq, dtype=torch.float64)
+    q[0, 6] = 1.0
+    state = State(q, torch.zeros(1, model.spec.nv, dtype=torch.float64))
+    torques = torch.tensor([1.0, 0.8], dtype=torch.float64).expand(1, 50, 2)
+    ours = scalar_first(model, model.rollout(state, torques).q[0, 1:].numpy())
+    assert ours[-1, 0] > 0.3
+    np.testing.assert_allclose(mujoco_path(compiled, model, state, torques), ours, atol=1e-4)
 
 
 def test_frictions_of_single_shapes_stay_and_are_left_out_where_they_were_identified(tmp_path):

@@ -7,10 +7,12 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+from msgspec import UNSET
 
 from neurodyn.core.description.contacts import SHAPE_PROPERTIES, SOLIMP, SOLREF, RoundedBox, SoftConstraints
 from neurodyn.core.description.mechanism import Link
 from neurodyn.core.description.scene import Pose
+from neurodyn.core.description.shape_contacts import TouchingShape
 from neurodyn.core.description.spec import JOINT_PROPERTIES
 from neurodyn.core.errors import InputError, choices
 from neurodyn.geometry.rotation import quaternion_matrix
@@ -184,8 +186,15 @@ def _geoms(identified: IdentifiedRobot, index: int) -> list[Element]:
 
     if mechanism.shapes:
         return [_shape(shape, common(shape.name)) for shape in mechanism.shapes if shape.joint == index]
-    points = [point for point in mechanism.points if point.joint == index]
+    own = mechanism.links[index].joint.name
+    exact = {
+        name: one.shape for name, one in (mechanism.ground_shapes or {}).items()
+        if one.shape is not UNSET and one.shape.kind in _ROUND
+    }  # fmt: skip
+    points = [point for point in mechanism.points if point.joint == index and point.shape not in exact]
     return [
+        _round(shape, common(name)) for name, shape in exact.items() if shape.link == own
+    ] + [
         Element(
             "geom",
             {"type": "sphere", "pos": vector(point.point), "size": number(max(point.radius, 1e-3)),
@@ -193,6 +202,18 @@ def _geoms(identified: IdentifiedRobot, index: int) -> list[Element]:
         )
         for point in points
     ]  # fmt: skip
+
+
+_ROUND = ("cylinder", "ellipsoid")
+"""Kinds of shapes that points stand in for only in places, and that MuJoCo has."""
+
+
+def _round(shape: TouchingShape, common: dict[str, str]) -> Element:
+    place, turn = _split(shape.place)
+    size = shape.size[:2] if shape.kind == "cylinder" else shape.size
+    return Element(
+        "geom", {"name": shape.name, "type": shape.kind, "pos": place, "quat": turn, "size": vector(size), **common}
+    )
 
 
 def _shape(shape: RoundedBox, common: dict[str, str]) -> Element:
