@@ -10,6 +10,7 @@ from neurodyn.data.header import Split, StoreHeader, episode_table
 from neurodyn.data.store import Store
 from neurodyn.dynamics.batch import State, Trajectory
 from neurodyn.dynamics.measures import constant_velocity
+from neurodyn.evaluate.doubts import judge
 from neurodyn.evaluate.logged import beside_log
 from neurodyn.robots import load
 
@@ -122,6 +123,18 @@ def test_orientation_error_is_the_angle_of_the_paper():
 
     found = score(Coasting(spoil), coasting_store())
     assert found["base_orientation_rad"] == pytest.approx(float(spoil.angle.mean()), rel=1e-3)
+
+
+def test_a_base_that_turns_too_far_is_told_though_its_place_is_right():
+    def spoil(found):
+        angle, q = torch.linspace(0.0, 0.5, 11), found.q.clone()
+        turn = torch.stack([torch.zeros(11), torch.sin(angle / 2), torch.zeros(11), torch.cos(angle / 2)], dim=-1)
+        q[..., 3:] = _multiply(turn.expand(len(q), -1, -1), q[..., 3:])
+        return Trajectory(q, found.qd)
+
+    found = beside_log(Coasting(spoil), CUBE, coasting_store(), split=Split.TEST, horizon=10)  # type: ignore[arg-type]
+    told = [one.what for one in judge(found, [])]
+    assert any(one.startswith("constant velocity is better at all horizons: base orientation") for one in told)
 
 
 def test_fewer_starts_are_spread_over_all_episodes_and_keep_the_releases():

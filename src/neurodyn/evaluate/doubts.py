@@ -109,7 +109,7 @@ def _(result: Simulated) -> Iterator[Rivals]:
 
 @_rivals.register
 def _(result: Tossed) -> Iterator[Rivals]:
-    yield _baselines(result.comparison, result.about.dt)
+    yield _baselines(result.comparison, result.about.dt, at=True)
     yield from _beside_others(result, result.comparison.by_horizon)
 
 
@@ -130,9 +130,9 @@ def _(result: ForecastEvaluation) -> Iterator[Rivals]:
 _SCALED = "error in standard deviations"
 
 
-def _baselines(comparison: RolloutComparison, dt: float) -> Rivals:
+def _baselines(comparison: RolloutComparison, dt: float, *, at: bool = False) -> Rivals:
     others = {BASELINES[name].title: table for name, table in comparison.baselines.items()}
-    return _beside(comparison.by_horizon, others, dt)
+    return _beside(comparison.by_horizon, others, dt, at=at)
 
 
 def _beside_others(result: LogEvaluation, summaries: Mapping[str, ErrorSummary]) -> Iterator[Rivals]:
