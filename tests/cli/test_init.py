@@ -127,7 +127,7 @@ def test_an_asset_without_motors_is_given_some_next(tmp_path, capsys, monkeypatc
     Path("rod.xml").write_text(ROD)
     assert run(["init", "rod.xml", "--out", "rod"]) == 0
     said = capsys.readouterr().out
-    assert "next: give it motors, in rod.xml or by `actuated: {JOINT: effort}`" in said
+    assert "next: give rod.xml motors or servos and run this again with --force" in said
     assert "generate" not in said
     assert max(map(len, said.partition("\n\n")[0].splitlines())) <= 80, "through a pipe"
     assert run(["check", "./rod", "--worlds", "2", "--frames", "10"]) == 0

@@ -163,8 +163,9 @@ def init(
     robot, path = declaration.robot.name, declaration.path.parent
     folder = f"./{path}" if str(path) in ROBOTS else str(path)  # a bare name would select the shipped robot
     if not declaration.robot.actuated:
-        print(f"{declaration.path} written; next: give it motors, in {declaration.robot.asset} or by `actuated: "
-              "{JOINT: effort}`: without any it only falls")  # fmt: skip
+        print(f"{declaration.path} written; next: give {asset.name} motors or servos and run this again with --force, "
+              "which finds gains, rotor inertias and ranges for them; or declare `actuated: {JOINT: effort}` yourself. "
+              "Without any it only falls")  # fmt: skip
         return
     print(f"{declaration.path} written; next: neurodyn check {shell_word(folder)}")
     print(f"then: neurodyn generate {shell_word(folder)} --transitions 100000 --out {shell_word(robot)}.h5")

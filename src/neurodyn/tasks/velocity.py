@@ -383,7 +383,10 @@ def _legs_of(robot: Robot) -> Legs:
             "`neurodyn init` finds them"
         )
     if not robot.actuated:
-        raise InputError(f"{begin}: nothing drives it; add `actuated: {{JOINT: greatest torque}}`")
+        raise InputError(
+            f"{begin}: nothing drives it; add `actuated: {{JOINT: greatest torque}}` and `gains`, or motors to its "
+            "asset, and `neurodyn init` it again"
+        )
     return robot.legs
 
 
