@@ -55,8 +55,10 @@ def compared(name: str, asked: argparse.Namespace) -> dict | None:
     told_by_both = [one for one in first if one in second and first[one] and second[one]]
     apart = [one for one in told_by_both if first[one][0] > second[one][1] or second[one][0] > first[one][1]]
     intervals = {one: [first[one], second[one]] for one in told_by_both}
-    agreeing = len(told_by_both) - len(apart)
-    return {"commit": commit(), "told": len(told_by_both), "overlapping": agreeing, "apart": apart, "in": intervals}
+    return {
+        "commit": commit(), "told": len(told_by_both), "overlapping": len(told_by_both) - len(apart), "apart": apart,
+        "in": intervals, "refused": sum(not each for each in found),
+    }  # fmt: skip
 
 
 def half(row: Row, number: int) -> Parts:
@@ -96,7 +98,7 @@ def in_drives(column_map: Path, path: Path) -> Path:
 
 
 def identified(name: str, row: Row, data: Path, column_map: Path, out: Path) -> Sequence[dict]:
-    """Return the quantities that `adapt` identifies in a log."""
+    """Return the quantities that `adapt` identifies in a log; none where it keeps the declaration."""
     out.mkdir(parents=True, exist_ok=True)
     log, store, run = prepared(row, data, out / f"{name}.npz"), out / f"{name}.h5", out / "run"
     words = command("import", str(log), "--reader", str(column_map), "--out", str(store), fresh=store)
@@ -104,12 +106,16 @@ def identified(name: str, row: Row, data: Path, column_map: Path, out: Path) -> 
     asked = ("--data", str(store), "--out", str(run), "--mechanism", "--threads", "1")
     words = command("adapt", str(ROBOTS / name), *asked, fresh=run)
     require((run / "adaptation.json").is_file(), words[-500:])
-    return read_json(run / "adaptation.json")["parameters"]
+    found = read_json(run / "adaptation.json")
+    return [] if found["chosen"] == "declared" else found["parameters"]
 
 
 def told(row: dict) -> str:
     """Return a row in a line."""
-    return f"{row['overlapping']} of {row['told']} intervals overlap; apart: {', '.join(row['apart']) or 'none'}"
+    refused = f"; nothing is told by {row['refused']} of 2, which keep the declaration" if row["refused"] else ""
+    return (
+        f"{row['overlapping']} of {row['told']} intervals overlap; apart: {', '.join(row['apart']) or 'none'}{refused}"
+    )
 
 
 if __name__ == "__main__":
