@@ -72,7 +72,7 @@ _SHARE = 0.8
 _EVEN = 1.005
 """Share of the error up to which errors are the same, and one is kept with which fewer values are implausible."""
 _IN_JOINTS = (LOADED_FRICTION, PARALLEL_SPRING)
-"""Screened structures that are tried where errors of a joint last, too."""
+"""Screened structures that are tried where errors of a joint last, too. Their values trade with those of the drive."""
 _PATIENT = 25
 """Most iterations of a fit with a structure of drives over the longest windows, of which it takes twice as many."""
 _ENOUGH = 120
@@ -338,7 +338,8 @@ class StructureSearch:
         acts = fewer > 0 and (judgement.kept or (judgement.open and (judgement.share or 1.0) < _EVEN))
         why = f", and {fewer} fewer of the values are implausible with it" if acts else ""
         if judgement.kept and not acts:
-            acts = has_effect(trial, self._effects(trial, candidate), kept_stage(costs), self.fitting)
+            without = self.fitting if STRUCTURES[candidate.kind] in _IN_JOINTS else None
+            acts = has_effect(trial, self._effects(trial, candidate), kept_stage(costs), without)
             why = "" if acts else ", but its quantities do not differ from nothing"
         told = TriedStructure(
             name=describe(candidate), kept=acts, share=judgement.share, reason=judgement.reason + why,
