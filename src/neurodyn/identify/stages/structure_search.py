@@ -71,6 +71,8 @@ _SHARE = 0.8
 """Largest share of the error with which a structure is kept that no screening asked for."""
 _EVEN = 1.005
 """Share of the error up to which errors are the same, and one is kept with which fewer values are implausible."""
+_NOTHING = 0.05
+"""Prior deviations by which values of a structure differ from the declared ones at least."""
 _IN_JOINTS = (LOADED_FRICTION, PARALLEL_SPRING)
 """Screened structures that are tried where errors of a joint last, too. Their values trade with those of the drive."""
 _PATIENT = 25
@@ -335,7 +337,8 @@ class StructureSearch:
         judgement = before.judge(errors)
         # Values that stood in for a structure say so where errors leave it open, and where its effect is uncertain.
         fewer = len(_implausible(self.fitting)) - len(_implausible(trial))
-        acts = fewer > 0 and (judgement.kept or (judgement.open and (judgement.share or 1.0) < _EVEN))
+        even = judgement.kept or (judgement.open and (judgement.share or 1.0) < _EVEN)
+        acts = fewer > 0 and even and self._differs(trial, candidate)
         why = f", and {fewer} fewer of the values are implausible with it" if acts else ""
         if judgement.kept and not acts:
             without = self.fitting if STRUCTURES[candidate.kind] in _IN_JOINTS else None
@@ -356,6 +359,15 @@ class StructureSearch:
             name for name in trial.space.names if any(fnmatchcase(name, pattern) for pattern in patterns)
             and (name in PAYLOAD or name not in self.fitting.space.names)  # a payload may be that of another place
         ]  # fmt: skip
+
+    def _differs(self, trial: Fitting, candidate: StructureCandidate) -> bool:
+        """Return whether a fit uses a structure: without effect, it is not what makes other values plausible.
+
+        A payload without mass has no effect in any place.
+        """
+        names = self._effects(trial, candidate)
+        rows = [trial.space.names.index(name) for name in names if PAYLOAD[0] not in names or name == PAYLOAD[0]]
+        return not rows or bool(((trial.x - trial.space.declared)[rows].abs() > _NOTHING).any())
 
     def _keep(self, trials: Sequence["_Trial"]) -> bool:
         """Keep the best of trials, if one is better than the fit."""
