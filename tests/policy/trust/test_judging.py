@@ -129,6 +129,7 @@ def test_a_training_without_learning_and_a_policy_that_stands_are_found():
     lines = [line(10, commands=still(), failed_training=0.0), line(20), line(30), line(40)]
     assert [one.name for one in findings_of_training(lines, 10, 40)] == ["no-learning", "stands"]
     assert "update 10 of 40" in findings_of_training(lines, 10, 40)[0].what
+    assert "keep policies/first," in str(findings_of_training(lines, 10, 40, initial=Path("policies/first"))[0])
     assert findings_of_training(lines, 20, 40) == []
     assert findings_of_training(lines[:3], 10, 30)[0].name == "stands"  # too few evaluations to tell
 

@@ -202,7 +202,7 @@ class PolicyLearner(Learner):
             findings = [self._promise.finding()]
         lines, kept = read_metrics(self._out), train_state.best_step
         run = next((text for text in self._settings.randomise if is_run(text)), None)
-        findings += findings_of_training(lines, kept, train_state.step, self._settings.aim, run)
+        findings += findings_of_training(lines, kept, train_state.step, self._settings.aim, run, self._initial)
         if self._reference is None or self._real is None or train_state.last is None:
             return findings
         if self._training_dynamics.dynamics.from_logs and is_declared(self._reference.name):

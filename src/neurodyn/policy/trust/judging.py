@@ -116,7 +116,7 @@ class Judging:
 
 def findings_of_training(
     lines: Sequence[Mapping[str, Any]], kept: int, updates: int, asked: AimSettings | None = None,
-    posterior_of: str | None = None,
+    posterior_of: str | None = None, initial: Path | None = None,
 ) -> list[Finding]:  # fmt: skip
     """Judge from the metrics of a training whether it learned, and whether its kept policy follows its commands.
 
@@ -126,17 +126,16 @@ def findings_of_training(
         updates: Updates of the training.
         asked: What the policy is to achieve.
         posterior_of: Run whose posterior the robots of the training are drawn from; None for others.
+        initial: The initial policy; None for a random one.
     """
     played = list(dict.fromkeys(line["step"] for line in lines if "return_training" in line))
     findings: list[Finding] = []
     if len(played) >= _LEAST_EVALUATIONS and kept == played[0]:
-        findings.append(
-            Finding(
-                NO_LEARNING, "warning",
-                f"nothing was learned after the first evaluation: the kept policy is of update {kept} of {updates}",
-                "give more updates or another seed, or look at the reward (policy evaluate shows its terms)",
-            )
-        )  # fmt: skip
+        advice = "give more updates or another seed, or look at the reward (policy evaluate shows its terms)"
+        if initial is not None:
+            advice = f"keep {initial}, from which it has hardly moved, or go on with the algorithm that trained that"
+        what = f"nothing was learned after the first evaluation: the kept policy is of update {kept} of {updates}"
+        findings.append(Finding(NO_LEARNING, "warning", what, advice))
     failed = failing_share(lines, kept)
     if posterior_of is not None and failed > _FAILING:  # means over robots that fell say nothing of the others
         findings.append(
