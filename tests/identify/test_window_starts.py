@@ -14,11 +14,14 @@ from neurodyn.data.header import StoreHeader
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Origin, Windows
 from neurodyn.dynamics.batch import State
+from neurodyn.dynamics.coordinates import position_difference
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.dynamics.measures import displace
 from neurodyn.identify.fit.residuals import Point, ResidualOptions, Residuals
-from neurodyn.identify.fit.window_starts import NEARLY_LINEAR, settle_starts, with_likely_starts
+from neurodyn.identify.fit.window_starts import NEARLY_LINEAR, settle_starts, smoothed_starts, with_likely_starts
 from neurodyn.identify.ladder.initial_states import of_positions
 from neurodyn.multibody.engine import EngineConfig, nominal
+from neurodyn.robots import load
 from tests.identify import pendulum
 
 NOISE = (5e-4, 0.5)
@@ -93,3 +96,32 @@ def test_velocities_tell_of_a_motion_where_they_are_logged_in_its_frames(
 def test_windows_too_short_for_a_parabola_stay_as_they_are(held: tuple[Residuals, Point]):
     residuals, point = held
     assert with_likely_starts(residuals.within(4), point) is point
+
+
+def test_a_floating_base_starts_with_the_slope_of_the_poses_around_the_start():
+    """A base that accelerates and turns, whose poses are known to 1 mm and 3 mrad."""
+    spec, count, before, after = load("cube").spec, 200, 6, 12
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    time = spec.dt * torch.arange(-before, after + 1, dtype=torch.float64)[None, :, None]
+    speed, faster = draw(count, 1, spec.nv), draw(count, 1, spec.nv)
+    speed[..., 3:], faster[..., 3:] = 0.3 * speed[..., 3:], 0.0
+    origin = torch.tensor([0.0, 0.0, 0.0, 0.5, 0.5, 0.5, 0.5], dtype=torch.float64).expand(count, 1, 7)
+    noise = torch.tensor([1e-3] * 3 + [3e-3] * 3, dtype=torch.float64)
+    true = displace(spec, origin, speed * time + 0.5 * faster * time**2)
+    q = displace(spec, true, noise * draw(count, before + after + 1, spec.nv))
+    qd = torch.zeros(count, before + after + 1, spec.nv, dtype=torch.float64)
+    windows = Windows(q, qd, torch.zeros(count, before + after, len(spec.controls), dtype=torch.float64)).after(before)
+    smoothed = smoothed_starts(spec, windows)
+    off = (smoothed.qd[:, 0] - speed[:, 0]).std(0)
+    sides = min(before, round(0.04 / spec.dt))
+    expected = noise / (spec.dt * (2.0 * sum(k * k for k in range(1, sides + 1))) ** 0.5)
+    assert off.tolist() == pytest.approx(expected.tolist(), rel=0.2)
+    near = position_difference(spec, smoothed.q[:, 0], true[:, before])
+    assert bool((near.std(0) < 0.8 * noise).all())
+    assert torch.equal(smoothed.q[:, 1:], windows.q[:, 1:])
+    alone = windows.until(5)
+    assert smoothed_starts(spec, Windows(alone.q, alone.qd, alone.control)).qd.eq(0.0).all()

@@ -24,6 +24,7 @@ from neurodyn.identify.doubts.plausible_values import (
     beyond_the_robot,
     carries_another_robot,
     differs_in_masses,
+    far_from_its_prior,
     far_from_the_declaration,
 )
 from neurodyn.identify.doubts.run_influence import of_influences
@@ -302,6 +303,7 @@ DOUBTS: Registry[Check] = Registry(
     payload=carries_another_robot,
     masses=differs_in_masses,
     far=far_from_the_declaration,
+    prior=far_from_its_prior,
     converged=does_not_converge,
     forecasts=forecasts_are_poor,
     baselines=of_ladder(loses_to_a_baseline),

@@ -26,6 +26,9 @@ _ROTOR = 30.0
 """Armature, relative to the inertia that its joint moves and to the declared one, above which it is none."""
 _FACTOR = 4.0
 """Factor between a declared gain and its identified value above which the declaration is of another controller."""
+_FAR = {"armature": 2.0, "damping": 2.0, "friction": IMPLAUSIBLE}
+"""Deviations of its prior from its declared value beyond which a quantity of a joint is doubted: rotors and damping
+trade with delays and gains; friction of cheap gears is often a tenth of the motor's torque."""
 _MASS = 2.0
 _HEAVY = 0.5
 """Payload of a bolted robot, as a share of its mass, above which it is another robot."""
@@ -191,6 +194,32 @@ def far_from_the_declaration(evidence: FitEvidence) -> Iterator[Finding]:
             "is another one, or its commands have other units",
             "declare the gains that the robot has (drives), or correct scale and columns of the commands in the map",
         )  # fmt: skip
+
+
+def far_from_its_prior(evidence: FitEvidence) -> Iterator[Finding]:
+    """Doubt rotors, damping and friction that even their intervals place far from what declarations allow."""
+    far = sorted(
+        ((one, one.in_prior) for one in evidence.determined if one.in_prior is not UNSET and _is_far(one)),
+        key=lambda pair: -abs(pair[1].value),
+    )
+    if far:
+        named, deviations = [one for one, _ in far], abs(far[0][1].value)
+        yield Finding(
+            "far", "warning",
+            f"{_listing(named)} where {_listed_nominal(named)} is declared, {deviations:.2g} deviations of the prior "
+            "off: rotors, damping and friction stand in for another delay, gains or a part that the model lacks, or "
+            "the declared ones are guesses",
+            "hold what a data sheet says (--known NAME=VALUE), or log faster motion, which tells inertia from delay",
+        )  # fmt: skip
+
+
+def _is_far(one: IdentifiedParameter) -> bool:
+    """Return whether a quantity is far from its declared value, and the nearer end of its interval half as far."""
+    most = _FAR.get(one.name.rpartition(".")[2])
+    if most is None or one.in_prior is UNSET or not abs(one.in_prior.value) > most:
+        return False
+    low, high = one.in_prior.interval
+    return max(low, -high) > 0.5 * most
 
 
 def _sure(one: IdentifiedParameter) -> bool:

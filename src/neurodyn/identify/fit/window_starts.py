@@ -15,7 +15,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from neurodyn.core.description.spec import StateSpec
+from neurodyn.data.windows import Windows
 from neurodyn.dynamics.coordinates import position_difference
+from neurodyn.dynamics.measures import displace
 from neurodyn.identify.fit.residuals import Point, Residuals
 
 _DAMPINGS = (1e-2, 1.0, 30.0)
@@ -23,6 +26,8 @@ NEARLY_LINEAR = (1e-6, 1.0)
 """Dampings for starts of a measured base, on which errors depend nearly linearly but where dry friction acts."""
 _SMOOTHED, _FEWEST = 0.06, 5
 """Time over which parabolas are fitted to positions [s], and their fewest frames."""
+_AROUND, _LEAST_AROUND = 0.04, 2
+"""Time to each side of a first frame over which parabolas are fitted [s], and the fewest frames to a side."""
 _PROBE, _PROBES, _LONGER = 0.3, 6, 1.5
 """First step of a probe [deviations], most steps, and how much longer each is than the one before."""
 _DRAWS, _WIDTH = 8, 0.7
@@ -73,6 +78,26 @@ def with_likely_starts(residuals: Residuals, point: Point) -> Point:
     tried = replace(point, initial=likely.to(point.initial).expand_as(point.initial))
     better = residuals.window_costs(tried) < residuals.window_costs(point)
     return replace(point, initial=torch.where(better[..., None], tried.initial, point.initial))
+
+
+@torch.no_grad()
+def smoothed_starts(spec: StateSpec, windows: Windows) -> Windows:
+    """Return windows whose first states are those of parabolas through the positions around them.
+
+    A difference of two positions is so noisy (.3 m/s and .9 rad/s of a base whose poses are known to 1 mm and 3 mrad
+    every 5 ms) that errors of short windows tell of little else. Windows without enough frames before them stay.
+    """
+    past = windows.past
+    sides = min(max(_LEAST_AROUND, round(_AROUND / spec.dt)), windows.frames, 0 if past is None else past.frames)
+    if past is None or sides < _LEAST_AROUND:
+        return windows
+    q = torch.cat([past.q[:, past.frames - sides : past.frames], windows.q[:, : sides + 1]], 1)
+    moved = position_difference(spec, q, windows.q[:, :1]).double()
+    time = spec.dt * torch.arange(-sides, sides + 1, dtype=torch.float64)
+    place, speed, _ = torch.linalg.pinv(torch.stack([time**0, time, time**2], 1)).matmul(moved).unbind(1)
+    q, qd = windows.q.clone(), windows.qd.clone()
+    q[:, 0], qd[:, 0] = displace(spec, q[:, 0], place.to(q)), speed.to(qd)
+    return replace(windows, q=q, qd=qd)
 
 
 @torch.no_grad()

@@ -51,6 +51,11 @@ def look_ahead(store: Store) -> bool:
     return (columns.get("qd") == "differentiate" and how != "past") or how == "averaged"
 
 
+def differentiated(store: Store) -> bool:
+    """Return whether a log's velocities, those of its base among them, are differences of its positions."""
+    return (store.header.notes.get("column_map") or {}).get("qd") == "differentiate"
+
+
 def of_positions(store: Store) -> bool:
     """Return whether a log's velocities tell no more than its positions.
 
@@ -58,7 +63,7 @@ def of_positions(store: Store) -> bool:
     the corners of a stiff servo's: rotors then look heavier, and delays shorter.
     """
     notes, dt = store.header.notes, store.header.spec.dt
-    if (notes.get("column_map") or {}).get("qd") == "differentiate":
+    if differentiated(store):
         return True
     rates = notes.get("rates_hz") or {}
     rows = dt * float((rates.get("qd") or rates.get("all") or {}).get("median", 0.0))

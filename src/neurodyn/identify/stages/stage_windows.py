@@ -16,6 +16,8 @@ from neurodyn.data.split import episodes_of
 from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
+from neurodyn.identify.fit.window_starts import smoothed_starts
+from neurodyn.identify.ladder.initial_states import differentiated
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.unknowns.quantities import LIMITS
 from neurodyn.identify.unknowns.search_space import CoordinateSpace
@@ -50,6 +52,7 @@ class StageWindows:
         """Settle the stages for a log, windows of which come with `past` frames; see `Fitting.touches`."""
         self._store, self._settings, self._past, self._dt = store, settings, past, store.header.spec.dt
         self._tracked = store.header.base == "measured"
+        self._smooths = self._tracked and differentiated(store)
         self._windows: dict[tuple[object, ...], Windows] = {}
         self.longest = longest_window(store) - past
         self.stages = self._cut(touches=touches)
@@ -74,7 +77,8 @@ class StageWindows:
         if key not in self._windows:
             moving, seed = self._settings.moving, self._settings.seed
             windows = select_windows(self._store, split, self._past + frames, most=most, moving=moving, seed=seed)
-            self._windows[key] = (windows.of_groups(groups) if groups else windows).after(self._past)
+            windows = (windows.of_groups(groups) if groups else windows).after(self._past)
+            self._windows[key] = smoothed_starts(self._store.header.spec, windows) if self._smooths else windows
         return self._windows[key]
 
     def share(self, other: "StageWindows") -> None:
