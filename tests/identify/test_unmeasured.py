@@ -51,6 +51,7 @@ from neurodyn.identify.run import at_rate_of, next_motion
 from neurodyn.identify.settings import AdaptationRecord, AdaptationSettings, FitStage
 from neurodyn.identify.stages.fit_judge import has_effect
 from neurodyn.identify.stages.growing_windows import Fitting
+from neurodyn.identify.stages.staged_fit import _shortened
 from neurodyn.identify.stages.structure_choice import with_likely_steps
 from neurodyn.identify.unknowns.search_space import FixedSpace
 from neurodyn.robots import load
@@ -460,6 +461,23 @@ def test_searches_of_a_walking_robot_are_alike_with_and_without_motion_capture(h
     assert walks.tangent is not None
     assert 2 * walks.tangent.config.substeps == walks.dynamics.config.substeps
     assert with_likely_steps(Fitting(model.with_substeps(64), tracked, settings, 1)).model.engine.substeps == 64
+
+
+def test_a_walk_is_shortened_with_short_steps_where_they_predict_it_better(hopped, monkeypatch):
+    settings = AdaptationSettings(quantities=("leg*.damping",), stages=(FitStage(0.06, 9, 1),))
+    tracked = tripod.tracked_log(2)
+    table = tracked.table.copy()
+    table["split"] = [Split.TRAIN, Split.VALIDATION]
+    declared = FitModel.declared(load(hopped[0]), "tripod", settings).with_substeps(2)
+    fitting = Fitting(structures(declared, settings, ())[0], replace(tracked, table=table), settings, 1)
+    searched, finest = fitting.run(), fitting.finest
+    assert finest > 2
+    for sign, substeps, tangent in ((-1.0, finest, finest // 2), (1.0, 2, None)):
+        monkeypatch.setattr(Fitting, "held_out_cost", lambda self, sign=sign: sign * self.model.engine.substeps)
+        finished, result = _shortened(fitting, searched)
+        assert finished.dynamics.config.substeps == result.residuals.dynamics.config.substeps == substeps
+        assert (finished.tangent and finished.tangent.config.substeps) == tangent
+    assert fitting.model.engine.substeps == 2
 
 
 @pytest.mark.slow

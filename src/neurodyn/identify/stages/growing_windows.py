@@ -521,7 +521,7 @@ class Fitting:
 
     def shorten(self, searched: Searched) -> Searched:
         """Search the kept stage of a result further with short steps of the engine, if its own are longer."""
-        substeps = self._finest
+        substeps = self.finest
         if substeps <= self.model.engine.substeps:
             return searched
         self.x = self.space.with_likely_scale(self.x)
@@ -529,7 +529,7 @@ class Fitting:
         stage = self.stage_of(searched.stages)
         self.rescale(stage)  # what was missing, such as a payload, made some channels count for less than they tell
         self.undamp(self.residuals(self.windows(Split.TRAIN, stage)))
-        near = _LARGE < len(self._seen) <= _WIDE  # `finish` then searches on
+        near = not self.touches and _LARGE < len(self._seen) <= _WIDE  # `finish` then searches on
         return self.again(dict(searched.stages), near=near)
 
     def finish(self, searched: Searched) -> Searched:
@@ -565,24 +565,28 @@ class Fitting:
             self.apart = _likely_moves(torch.stack([x for _, x, _ in ends]), costs, 2.0 * costs.min() / residuals.count)
 
     @property
-    def _finest(self) -> int:
-        """Steps of the engine in a frame with which `finish` ends: the present ones if given or if contacts may act."""
+    def finest(self) -> int:
+        """Steps of the engine in a frame with which `finish` ends.
+
+        The present ones if given, where the base is unmeasured, or where contacts are of other kinds than a walk's.
+        """
         own = self.model.engine.substeps
         even = math.lcm(own, 2)  # half as many have to be whole, and hold a log's commands
         given = self.settings.substeps is not UNSET or self._measured is not None
-        return own if given or self.touches else max(own, math.ceil(self.spec.dt / FINE / even) * even)
+        kept = given or (self.touches and not self.walks)
+        return own if kept else max(own, math.ceil(self.spec.dt / FINE / even) * even)
 
     def _coarse(self) -> HybridDynamics | None:
         """Return the dynamics with steps that derivatives need not be shorter than; None for those of the fit.
 
-        Those of a walking robot with motion capture have the declared steps, too, where roll-outs have shorter ones
-        (`with_likely_steps`): they cost half as much, and the search ends where the roll-outs say.
+        Those of a walking robot with motion capture have twice the steps, too, where roll-outs have shorter ones than
+        declared (`with_likely_steps`): they cost half as much, and the search ends where the roll-outs say.
         """
         substeps, parts = self.model.engine.substeps, part_count(self.store.header)
         fewer = [n for n in range(parts, substeps, parts) if substeps % n == 0 and self.spec.dt <= n * _COARSE]
         declared = self.settings.engine(self.model.robot).substeps
         if declared < substeps and self.store.header.base == "measured" and self.model.walks(self.store.header):
-            fewer = fewer or [declared]
+            fewer = fewer or [max(declared, substeps // 2)]
         return self.model.with_substeps(fewer[0]).dynamics(self.store, self.dynamics.threads) if fewer else None
 
     def take_own_derivatives(self) -> bool:
@@ -594,7 +598,13 @@ class Fitting:
 
     def shorten_steps(self, substeps: int) -> None:
         """Take so many steps of the engine in a frame, and derivatives, which cost most, still from longer ones."""
-        threads, self.tangent = self.dynamics.threads, self.dynamics
+        threads = self.dynamics.threads
+        if self.touches:  # contacts that come and go in a step forbid to extrapolate
+            self.model = self.model.with_substeps(substeps)
+            self.dynamics = self.model.dynamics(self.store, threads)
+            self.tangent = self._coarse()
+            return
+        self.tangent = self.dynamics
         self.doubled = self.tangent
         if substeps != 2 * self.model.engine.substeps:
             self.doubled = self.model.with_substeps(substeps // 2).dynamics(self.store, threads)

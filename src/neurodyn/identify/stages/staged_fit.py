@@ -87,17 +87,18 @@ def fit_in_stages(
     if settings.structures:
         structures.run(first.stages)
     fitting = structures.fitting
-    fitting, searched, more = let_differ(
-        fitting, first if structures.costs in ({}, dict(first.stages)) else fitting.end(structures.costs), late
-    )
+    searched = first if structures.costs in ({}, dict(first.stages)) else fitting.end(structures.costs)
+    if walks := fitting.touches and fitting.finest > fitting.model.engine.substeps:
+        # Its long steps err otherwise in each run, which looks like robots that differ.
+        structures.fitting, searched = _shortened(fitting, searched)
+        fitting = structures.fitting
+    fitting, searched, more = let_differ(fitting, searched, late)
     structures.kept += more
-    finished = copy.copy(fitting)
-    searched = finished.shorten(searched)
+    finished, searched = (copy.copy(fitting), searched) if walks else _shortened(fitting, searched)
     for _ in range(_LOOKS if settings.structures and fitting is structures.fitting else 0):
         if not structures.look_again(finished, lasting_errors_of(finished, searched)):
             break
-        finished = copy.copy(structures.fitting)
-        searched = finished.shorten(finished.end(structures.costs))
+        finished, searched = _shortened(structures.fitting, structures.fitting.end(structures.costs))
     searched = finished.finish(searched)
     lasting = lasting_errors_of(finished, searched)
     fitting = finished
@@ -123,6 +124,22 @@ def fit_in_stages(
     if rigid is not None and fitting.walks:
         rigid = rigid[0].with_substeps(fitting.model.engine.substeps), rigid[1]
     return StagedFit(fitting, searched, rigid, structures.tried, lasting, structures.unseen)
+
+
+def _shortened(fitting: Fitting, searched: Searched) -> tuple[Fitting, Searched]:
+    """Return a fit, and its result, with short steps of the engine.
+
+    A robot on its legs, whose contacts may ask for the steps of its declaration, keeps the longer ones if they predict
+    held-out windows as well.
+    """
+    shorter = copy.copy(fitting)
+    result = shorter.shorten(searched)
+    if shorter.touches and shorter.model.engine.substeps > fitting.model.engine.substeps:
+        longer = copy.copy(fitting)
+        longer.scale = shorter.scale
+        if not shorter.held_out_cost() < longer.held_out_cost():
+            return longer, longer.end(dict(searched.stages))
+    return shorter, result
 
 
 def _fit_estimates(
