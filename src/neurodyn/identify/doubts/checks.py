@@ -24,8 +24,8 @@ from neurodyn.identify.doubts.plausible_values import (
     beyond_the_robot,
     carries_another_robot,
     differs_in_masses,
-    far_from_its_prior,
     far_from_the_declaration,
+    rotors_are_far,
 )
 from neurodyn.identify.doubts.run_influence import of_influences
 from neurodyn.identify.ladder.references import GRU, WORLD
@@ -303,7 +303,7 @@ DOUBTS: Registry[Check] = Registry(
     payload=carries_another_robot,
     masses=differs_in_masses,
     far=far_from_the_declaration,
-    prior=far_from_its_prior,
+    rotors=rotors_are_far,
     converged=does_not_converge,
     forecasts=forecasts_are_poor,
     baselines=of_ladder(loses_to_a_baseline),

@@ -16,7 +16,7 @@ from neurodyn.core.verdict import Finding
 from neurodyn.data.header import Split
 from neurodyn.data.windows import select_windows
 from neurodyn.identify.doubts.evidence import FitEvidence
-from neurodyn.identify.result import IdentifiedParameter
+from neurodyn.identify.result import IdentifiedParameter, InPriorDeviations
 from neurodyn.identify.unknowns.quantities import LIMITS, carried
 from neurodyn.identify.unknowns.search_space import IMPLAUSIBLE, MASS_SCALE, PAYLOAD
 
@@ -26,9 +26,8 @@ _ROTOR = 30.0
 """Armature, relative to the inertia that its joint moves and to the declared one, above which it is none."""
 _FACTOR = 4.0
 """Factor between a declared gain and its identified value above which the declaration is of another controller."""
-_FAR = {"armature": 2.0, "damping": 2.0, "friction": IMPLAUSIBLE}
-"""Deviations of its prior from its declared value beyond which a quantity of a joint is doubted: rotors and damping
-trade with delays and gains; friction of cheap gears is often a tenth of the motor's torque."""
+_FAR = 2.0
+"""Deviations of its prior from its declared inertia beyond which a rotor is doubted: it does not wear, as joints do."""
 _MASS = 2.0
 _HEAVY = 0.5
 """Payload of a bolted robot, as a share of its mass, above which it is another robot."""
@@ -196,30 +195,29 @@ def far_from_the_declaration(evidence: FitEvidence) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def far_from_its_prior(evidence: FitEvidence) -> Iterator[Finding]:
-    """Doubt rotors, damping and friction that even their intervals place far from what declarations allow."""
-    far = sorted(
-        ((one, one.in_prior) for one in evidence.determined if one.in_prior is not UNSET and _is_far(one)),
-        key=lambda pair: -abs(pair[1].value),
-    )
+def rotors_are_far(evidence: FitEvidence) -> Iterator[Finding]:
+    """Doubt inertias of rotors that even their intervals place far from what the declaration allows."""
+    far = [
+        (abs(one.in_prior.value), one) for one in evidence.determined
+        if one.name.endswith(".armature") and one.in_prior is not UNSET and _is_far(one.in_prior)
+    ]  # fmt: skip
     if far:
-        named, deviations = [one for one, _ in far], abs(far[0][1].value)
+        far.sort(key=lambda pair: -pair[0])
+        named = [one for _, one in far]
         yield Finding(
-            "far", "warning",
-            f"{_listing(named)} where {_listed_nominal(named)} is declared, {deviations:.2g} deviations of the prior "
-            "off: rotors, damping and friction stand in for another delay, gains or a part that the model lacks, or "
-            "the declared ones are guesses",
-            "hold what a data sheet says (--known NAME=VALUE), or log faster motion, which tells inertia from delay",
+            "rotors", "warning",
+            f"{_listing(named)} where {_listed_nominal(named)} is declared, {far[0][0]:.2g} deviations of the prior "
+            "off: rotors stand in for another delay, gains or a part that the model lacks, or the declared ones are "
+            "guesses",
+            "hold what a data sheet says (--known JOINT.armature=VALUE), or log faster motion, which tells inertia "
+            "from delay",
         )  # fmt: skip
 
 
-def _is_far(one: IdentifiedParameter) -> bool:
+def _is_far(scaled: InPriorDeviations) -> bool:
     """Return whether a quantity is far from its declared value, and the nearer end of its interval half as far."""
-    most = _FAR.get(one.name.rpartition(".")[2])
-    if most is None or one.in_prior is UNSET or not abs(one.in_prior.value) > most:
-        return False
-    low, high = one.in_prior.interval
-    return max(low, -high) > 0.5 * most
+    low, high = scaled.interval
+    return abs(scaled.value) > _FAR and max(low, -high) > 0.5 * _FAR
 
 
 def _sure(one: IdentifiedParameter) -> bool:

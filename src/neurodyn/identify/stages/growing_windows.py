@@ -119,7 +119,8 @@ class Fitting:
         groups: Groups of runs that count as logs; empty for each run by itself.
         ends: Coordinates at the ends of the stages, shape [stages, n].
         apart: Moves to other minima of the cost, which as likely hold the robot, shape [minima, n] (`hop`).
-        before: Coordinates that a fit to an earlier estimate of the base found, shape [n]; None for none.
+        before: Coordinates that a fit to an earlier estimate of the base found, or that of a walk with longer steps of
+            the engine, shape [n]; None for none.
     """
 
     def __init__(
@@ -618,7 +619,7 @@ class Fitting:
         likely on held-out windows. Errors of the engine's first-order integrator fall with the length of its steps.
         Where they are extrapolated to none, the move to steps of a millisecond counts: drives of robots take such
         steps, too. With an estimated base the solution also moves with the estimate (`moves_of_starts`), and from one
-        to the next.
+        to the next; that of a walk from longer steps to short ones, by more than its derivatives say.
         """
         shifts = self.apart
         if self.touches:  # else a window in which a foot comes or goes tells more than the rest of the log
@@ -629,8 +630,8 @@ class Fitting:
             shifts = torch.cat([_likely_moves(self.ends, costs, 2.0 * costs.min() / held_out.count), shifts])
         if self._measured is not None:
             shifts = torch.cat([shifts, moves_of_starts(searched.residuals, searched.point)])
-            if self.before is not None:
-                shifts = torch.cat([shifts, (self.x - self.before)[None]])
+        if self.before is not None:
+            shifts = torch.cat([shifts, (self.x - self.before)[None]])
         if self.doubled is None:
             substeps, other = self.model.engine.substeps, self.tangent  # longer steps that are there tell as much
             if other is None:

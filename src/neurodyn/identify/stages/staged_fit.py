@@ -133,6 +133,8 @@ def _shortened(fitting: Fitting, searched: Searched) -> tuple[Fitting, Searched]
     held-out windows as well.
     """
     shorter = copy.copy(fitting)
+    if fitting.touches and fitting.finest > fitting.model.engine.substeps:
+        shorter.before = fitting.x
     result = shorter.shorten(searched)
     if shorter.touches and shorter.model.engine.substeps > fitting.model.engine.substeps:
         longer = copy.copy(fitting)
