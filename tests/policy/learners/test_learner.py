@@ -145,6 +145,7 @@ def test_a_training_in_a_model_of_logs_is_no_exploit_of_it(
         _real=1000.0,
         _support=None,
         _promise=None,
+        _initial=None,
         _out=tmp_path,
         _settings=PolicySettings(),
     )
