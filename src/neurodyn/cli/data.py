@@ -235,8 +235,7 @@ def _inspect_log(log: Path, robot: str | None, column_map: Path | None, json: Pa
         else:
             free = any(joint.kind == "free" for joint in known.joints)
             centers = articulation(known).centers_of_mass if free else {}
-            heights = {known.joints[0].name: standing_height(known)} if known.spec.floating else {}
-            report = inspect_log(log, known.spec, robot, centers, heights)
+            report = inspect_log(log, known.spec, robot, centers, lambda: standing_height(known))
     print_log(report.found)
     if path.exists():
         print(f"column map: {path} already exists and is kept; --map FILE writes another")

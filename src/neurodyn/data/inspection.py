@@ -3,7 +3,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -260,12 +260,13 @@ class LogReport:
 
 def inspect_log(
     path: Path, spec: StateSpec | None = None, robot: str | None = None,
-    centers: Mapping[str, Vector3] = MappingProxyType({}), heights: Mapping[str, float] = MappingProxyType({}),
+    centers: Mapping[str, Vector3] = MappingProxyType({}), stands: Callable[[], float] = lambda: 0.0,
 ) -> LogReport:  # fmt: skip
     """Read a raw log once and report its topics, columns, rates and likely units, with a draft column map.
 
     The draft maps the joints of `spec`, if given, and names the robot by name or path; `centers` are centres of mass of
-    its free joints' bodies in their frames [m], and `heights` those above the ground at which they stand [m], by joint.
+    its free joints' bodies in their frames [m], by joint; `stands` returns the height at which a floating base stands
+    [m], which is called if the log has none.
 
     Raises:
         InputError: The log's format is unknown, or it is damaged.
@@ -287,7 +288,7 @@ def inspect_log(
     for part in source.parts(columns):
         seen.add(part)
     unit, factor = seen.time_unit()
-    draft = draft_map(source, name, [seen.with_numbers(topic) for topic in topics], spec, centers, heights)
+    draft = draft_map(source, name, [seen.with_numbers(topic) for topic in topics], spec, centers, stands)
     _add_units(draft, seen, name, spec)
     _fit_conventions(draft, seen, factor)
     _find_targets(draft, seen, spec)

@@ -384,7 +384,7 @@ TWO_WHEELS = [f"{side}_wheel_joint.{what}" for what in ("position", "velocity") 
 )  # fmt: skip
 def test_a_robot_on_wheels_may_have_x_y_and_its_heading_alone(columns, position, heading, units):
     names = Columns("t", *columns, *TWO_WHEELS, "left_cmd_vel", "right_cmd_vel")
-    draft = draft_map(names, "csv", names.topics(), ROVER, heights={"base": 0.031})
+    draft = draft_map(names, "csv", names.topics(), ROVER, stands=lambda: 0.031)
     assert not draft.absent
     base = draft.tree["floating"]["base"]
     assert (base["position"], base["angles"], base["sequence"]) == (position, [0.0, 0.0, heading], "xyz")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects on slides of their own start clear of the ground; joints that their damping holds start at rest."""
+"""Objects on slides of their own start clear of the ground; joints that their damping holds start at rest; heights."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -9,8 +10,10 @@ from neurodyn.core.description.contacts import ChainJoint, ContactPointLayout
 from neurodyn.core.description.scene import IDENTITY
 from neurodyn.evaluate.checks import run as checks
 from neurodyn.evaluate.checks.findings import CheckFinding, CheckResult
+from neurodyn.robots import load
 from neurodyn.sim.declaration.declare import declare
 from neurodyn.sim.declaration.heights import held_by_damping, lifting_joints
+from neurodyn.sim.declaration.pose import standing_height
 from neurodyn.sim.interface import AssetJoint
 from neurodyn.sim.sampling import sample_states
 from neurodyn.sim.simulators import simulator
@@ -88,3 +91,9 @@ def test_what_lifts_is_an_unlimited_vertical_slide_that_no_other_lifts():
     assert lifting_joints(read, layout, held=["mast"]) == {"hook": False, "ball": False}
     assert lifting_joints(read[:3], some, held=()) == {"mast": True}
     assert held_by_damping({"mast": 1e-8, "ball": 0.5}) == {"mast"}
+
+
+def test_a_robot_stands_on_the_lowest_of_its_contact_points():
+    robot = load("cube")
+    assert standing_height(robot) == pytest.approx(0.0524)
+    assert standing_height(msgspec.structs.replace(robot, contact_points=None)) == 0.0

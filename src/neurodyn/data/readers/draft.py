@@ -3,7 +3,7 @@
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -124,12 +124,12 @@ class ColumnMapDraft:
 
 def draft_map(
     source: Source, name: str, topics: Sequence[Topic], spec: StateSpec | None,
-    centers: Mapping[str, Vector3] = MappingProxyType({}), heights: Mapping[str, float] = MappingProxyType({}),
+    centers: Mapping[str, Vector3] = MappingProxyType({}), stands: Callable[[], float] = lambda: 0.0,
 ) -> ColumnMapDraft:  # fmt: skip
     """Draft a column map for a log of format `name`; without a robot, joints are named as in the log.
 
-    `centers` are centres of mass of free joints' bodies in their frames [m], and `heights` those above the ground at
-    which they stand [m], by joint.
+    `centers` are centres of mass of free joints' bodies in their frames [m], by joint; `stands` returns the height at
+    which a floating base stands [m].
     """
     columns = [column for topic in topics for column in topic.columns]
     draft = ColumnMapDraft({"format": name})
@@ -149,7 +149,7 @@ def draft_map(
         _add_center(draft, joint.name, centers.get(joint.name))
         if isinstance(tree.get("position"), list) and tree["position"][2] == 0.0:
             size = factor(tree.get("position_unit", ""), "m", joint.name)
-            tree["position"][2] = round(heights.get(joint.name, 0.0) / size, 6)
+            tree["position"][2] = round(stands() / size, 6)
     posed = draft.tree.get("floating", {})
     used = [c for tree in posed.values() for part in tree.values() if isinstance(part, list) for c in part]
     left = [column for column in columns if column not in used or name == "mujoco"]  # whose arrays go on with joints

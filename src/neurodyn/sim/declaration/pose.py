@@ -132,10 +132,10 @@ def lowest_point(built: Articulation, layout: ContactPointLayout, q: np.ndarray)
 
 def standing_height(robot: Robot) -> float:
     """Return the height of an upright floating base on the ground in the nominal pose [m]; 0 without contact points."""
+    if robot.contact_points is None:
+        return 0.0
     built = articulation(robot)
     layout = contact_point_layout(built, robot)
-    if not layout.contact_points:
-        return 0.0
     return -float(lowest_point(built, layout, full_position(robot, robot.nominal)[None])[0])
 
 
