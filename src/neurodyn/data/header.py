@@ -172,6 +172,11 @@ class StoreHeader(Config, frozen=True, rename={"contact_points": "probes", "simu
         return float((self.notes.get("alignment") or {}).get("chosen", 0.0))
 
     @property
+    def differentiated(self) -> bool:
+        """Whether all velocities of a log, those of its base among them, are differences of its positions."""
+        return (self.notes.get("column_map") or {}).get("qd") == "differentiate"
+
+    @property
     def base_com(self) -> Vector3:
         """Point of a floating base, in its frame, that its linear velocity is that of [m]; the origin if unknown."""
         if self.contact_points is not None:

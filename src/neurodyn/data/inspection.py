@@ -244,8 +244,8 @@ def _episodes(axis, store: Store, samples: np.ndarray, what: str, row: int, labe
 _IMU = "sensor_msgs/msg/Imu"
 _KEPT = 1 << 18
 _PAUSE = 0.1
-_SPEEDS = {"rad/s": 1.0, "deg/s": math.pi / 180, "rpm": math.pi / 30, "rev/s": 2 * math.pi}
-_SLIDING_SPEEDS = {"m/s": 1.0, "mm/s": 1e-3}
+_SPEEDS, _SLIDING_SPEEDS = ("rad/s", "deg/s", "rpm", "rev/s"), ("m/s", "mm/s")
+"""Units that velocities of joints may have, those of SI first."""
 _BEYOND, _LONGEST_SLIDE = 5.0, 10.0
 """Times the reach of a slide from which on its positions are in mm; reach of one without limits [m]."""
 
@@ -427,8 +427,8 @@ class _LogContents:
         if known.quantity != "velocity":
             return None
         position, where = self._position_of(known.key)
-        units = _SPEEDS if name not in self.slides else _SLIDING_SPEEDS
-        first = next(iter(units))
+        speeds = _SLIDING_SPEEDS if name in self.slides else _SPEEDS
+        first = speeds[0]
         if where is None or len(where.time) < 3 or (np.diff(where.time) <= 0).any() or len(own.time) < 3:
             return first
         scale = {"deg": np.pi / 180, "mm": 1e-3}.get(self.unit(position) or "", 1.0)
@@ -436,8 +436,9 @@ class _LogContents:
         ratio = by_ratio(np.interp(own.time, where.time, slope), own.value)
         if ratio is None:
             return first
-        unit = min(units, key=lambda u: abs(np.log(abs(ratio) / units[u])))
-        return unit if abs(abs(ratio) / units[unit] - 1) < 0.2 else first
+        sizes = {unit: unit_size(unit, first, name) for unit in speeds}
+        unit = min(sizes, key=lambda u: abs(np.log(abs(ratio) / sizes[u])))
+        return unit if abs(abs(ratio) / sizes[unit] - 1) < 0.2 else first
 
     def alike(self, one: str, other: str) -> bool:
         """Return whether the first values of two columns change alike, and are of one size."""

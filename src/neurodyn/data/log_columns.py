@@ -60,10 +60,9 @@ class LogColumns:
         count = max(1, int(np.searchsorted(offsets, _MOST_ROWS)))
         offsets = offsets[: count + 1]
         alignment = header.notes.get("alignment") or {}
-        differentiated = (header.notes.get("column_map") or {}).get("qd") == "differentiate"
         return cls(
             header.spec, np.asarray(store.frames[0 : int(offsets[-1])], np.float64), offsets, declared, header.delays,
-            alignment.get("doubt", ""), alignment.get("reason", ""), not differentiated,
+            alignment.get("doubt", ""), alignment.get("reason", ""), not header.differentiated,
         )  # fmt: skip
 
     @cached_property

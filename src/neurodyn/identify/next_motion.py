@@ -496,10 +496,7 @@ class _MotionSearch:
             fault = self._contact(path, rate)
         if fault:
             return fault, torch.full_like(share, _SMALLER) if smaller is None else smaller
-        own, commands = (
-            Trajectory(path.q[:1].clone(), path.qd[:1].clone()),
-            played[0].clone(),
-        )  # not all that was played
+        own, commands = Trajectory(path.q[:1].clone(), path.qd[:1].clone()), played[0].clone()  # not all was played
         return MotionCandidate(waves, share, commands, own, self._gain(own, commands, windows))
 
     # What it tells.

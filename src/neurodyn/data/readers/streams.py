@@ -282,17 +282,12 @@ def _cut(
             notice(f"{where}: {coordinate} never changes; look whether its column and unit are right")
     continuous_signs(spec, positions)
     if qd is not None:
-        for name in columns.differentiated:
-            slopes = slopes_of(positions[:, spec.q_names.index(name)], q.time[rows])
-            own = slopes if velocity_time is None else np.interp(velocity_time, q.time[rows], slopes)
-            qd[:, spec.qd_names.index(name)] = own
         to_newton(columns.poses, spec, positions, qd)
     else:
         normalise(spec, positions)
     to_body(columns.poses, spec, positions, qd)
     if qd is not None:
-        clock = q.time[rows]
-        _differentiate_poses(columns, spec, clock, positions, clock if velocity_time is None else velocity_time, qd)
+        _differentiate(columns, spec, q.time[rows], positions, velocity_time, qd)
     lost = np.unique(np.concatenate([m for _, m in kept.values()] + [s.missing for s in signals.values()]))
     return RawRun(
         run.name, run.group, run.split, q.time[rows], positions, qd,
@@ -324,18 +319,18 @@ def _require_forward(time: np.ndarray, what: str, columns: ColumnMap, where: str
         )
 
 
-def _differentiate_poses(
-    columns: ColumnMap, spec: StateSpec, time: np.ndarray, q: np.ndarray, at: np.ndarray, qd: np.ndarray
+def _differentiate(
+    columns: ColumnMap, spec: StateSpec, time: np.ndarray, q: np.ndarray, at: np.ndarray | None, qd: np.ndarray
 ) -> None:
-    """Write the velocities of floating joints that have none in the log, at other times, in place."""
-    still = [name for name, joint in columns.poses.items() if not joint.angular_velocity]
+    """Write the velocities of joints that have none in the log, at other times than positions if given, in place."""
+    still = {*columns.differentiated, *(name for name, joint in columns.poses.items() if not joint.angular_velocity)}
     if not still:
         return
-    rates = velocities_of(spec, q, slopes_of(q, time), {name: columns.poses[name].center for name in still})
+    rates = velocities_of(spec, q, slopes_of(q, time), {name: joint.center for name, joint in columns.poses.items()})
     for joint, place in zip(spec.joints, spec.places, strict=True):
         if joint.name in still:
             for k in range(place.qd.start, place.qd.stop):
-                qd[:, k] = np.interp(at, time, rates[:, k])
+                qd[:, k] = rates[:, k] if at is None else np.interp(at, time, rates[:, k])
 
 
 def _cure_of_times(columns: ColumnMap) -> str:

@@ -369,7 +369,7 @@ def deviations_of_ratios(space: CoordinateSpace, x: Tensor, analysis: Identifiab
     """
     if (scale := space.unseen(x)) is None:
         return analysis.deviations
-    covariance = analysis.white[:, None] * analysis.correlation * analysis.white
+    covariance = analysis.covariance
     along = covariance @ scale
     left = covariance.diagonal() - along.square() / (scale @ along).clamp_min(1e-12)
     return analysis.deviations * (left / covariance.diagonal().clamp_min(1e-12)).clamp(0.0, 1.0).sqrt()
@@ -381,7 +381,7 @@ def _with_joint(analysis: Identifiability, determined: Tensor, above: float) -> 
     Of coordinates that are determined only together, all would be held. Instead those are fitted, one after the other,
     that the logs tell best with the other ones as declared.
     """
-    covariance = analysis.white[:, None] * analysis.correlation * analysis.white
+    covariance = analysis.covariance
     determined = determined.clone()
     while not bool(determined.all()):
         held = torch.nonzero(~determined)[:, 0]
@@ -396,7 +396,7 @@ def _with_joint(analysis: Identifiability, determined: Tensor, above: float) -> 
 
 def _conditional(x: Tensor, analysis: Identifiability, determined: Tensor, declared: Tensor) -> Tensor:
     """Return coordinates with undetermined ones declared, and the mean of the others given these, shape [n]."""
-    covariance = analysis.white[:, None] * analysis.correlation * analysis.white
+    covariance = analysis.covariance
     change = torch.linalg.pinv(covariance[~determined][:, ~determined], hermitian=True) @ (declared - x)[~determined]
     moved = torch.where(determined, x, declared)
     moved[determined] += covariance[determined][:, ~determined] @ change

@@ -98,6 +98,11 @@ class Identifiability:
     moved: Tensor | None = None
     unexplained: float = 0.0
 
+    @property
+    def covariance(self) -> Tensor:
+        """Covariance of the parameters for uncorrelated residuals, shape [n, n]."""
+        return self.white[:, None] * self.correlation * self.white
+
     def widened(self, shifts: Tensor | None) -> "Identifiability":
         """Return the analysis with wider deviations: moves of the solution, shape [moves, n], count as further ones."""
         if shifts is None:

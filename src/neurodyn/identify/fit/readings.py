@@ -400,10 +400,10 @@ def estimate_noise(spec: StateSpec, windows: Windows) -> Noise:
     if windows.frames < 4:
         least = torch.full((spec.nv,), 1e-3, dtype=torch.float64)
         return Noise(least, least)
-    steps = position_difference(spec, windows.q[:, 1:], windows.q[:, :-1])
-    sizes = [_sized(steps, 3), _sized(windows.qd.diff(dim=1), 3)]
+    steps = position_difference(spec, windows.q[:, 1:], windows.q[:, :-1]), windows.qd.diff(dim=1)
+    sizes = [_sized(changes, 3) for changes in steps]
     if spec.floating:
-        for size, changes, assumed in zip(sizes, (steps, windows.qd.diff(dim=1)), _ASSUMED, strict=True):
+        for size, changes, assumed in zip(sizes, steps, _ASSUMED, strict=True):
             still = (changes[..., :6].abs() <= _STUCK).all(0).all(0)
             size[:6] = torch.where(still & ~still.all(), torch.tensor(assumed, dtype=size.dtype), size[:6])
     return Noise(*sizes)

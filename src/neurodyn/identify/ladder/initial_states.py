@@ -46,14 +46,8 @@ def start_of(store: Store, asked: Literal["auto", "logged", "past"]) -> Start:
 
 def look_ahead(store: Store) -> bool:
     """Return whether a log's velocities are those of positions after them, too."""
-    columns = store.header.notes.get("column_map") or {}
-    how = columns.get("velocity")
-    return (columns.get("qd") == "differentiate" and how != "past") or how == "averaged"
-
-
-def differentiated(store: Store) -> bool:
-    """Return whether a log's velocities, those of its base among them, are differences of its positions."""
-    return (store.header.notes.get("column_map") or {}).get("qd") == "differentiate"
+    how = (store.header.notes.get("column_map") or {}).get("velocity")
+    return (store.header.differentiated and how != "past") or how == "averaged"
 
 
 def of_positions(store: Store) -> bool:
@@ -63,7 +57,7 @@ def of_positions(store: Store) -> bool:
     the corners of a stiff servo's: rotors then look heavier, and delays shorter.
     """
     notes, dt = store.header.notes, store.header.spec.dt
-    if differentiated(store):
+    if store.header.differentiated:
         return True
     rates = notes.get("rates_hz") or {}
     rows = dt * float((rates.get("qd") or rates.get("all") or {}).get("median", 0.0))

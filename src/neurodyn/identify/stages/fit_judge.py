@@ -68,7 +68,8 @@ def has_effect(fitting: Fitting, names: Sequence[str], stage: FitStage, without:
     apart = (effect(fitting.x[rows]) - effect(space.declared[rows])) / scale
     inverse = torch.linalg.pinv(covariance / scale[:, None] / scale, rtol=1e-9, hermitian=True)
     least = len(rows) * float(fdtri(len(rows), max(1, analysis.degrees), CONFIDENCE))
-    if float(apart @ inverse @ apart) > least or without is None:
-        return float(apart @ inverse @ apart) > least
+    differs = float(apart @ inverse @ apart) > least
+    if differs or without is None:
+        return differs
     variance = analysis.variance * (1.0 + analysis.unexplained * analysis.degrees)
     return 2.0 * (without.stage_cost(stage) - float(residuals.cost(point))) > least * variance

@@ -65,8 +65,9 @@ _FAR = 3.0
 """Deviations from a declared value beyond which its prior is widened, if it may be a placeholder."""
 _WIDE = 100
 """Most coordinates that a search moves of a fit that ends with derivatives of its short steps."""
-_LARGE = 30
-"""Coordinates from which on a search takes much of the time, so that one which another follows ends early."""
+LARGE = 30
+"""Coordinates of a fit beyond which its searches take much of the time, so that one which another follows ends early,
+and few structures are tried (`StructureSearch`)."""
 _SETTLED = 5e-4
 """Relative decrease of the cost below which the last stage ends: along valleys that the priors close, costs differ by
 little."""
@@ -530,7 +531,7 @@ class Fitting:
         stage = self.stage_of(searched.stages)
         self.rescale(stage)  # what was missing, such as a payload, made some channels count for less than they tell
         self.undamp(self.residuals(self.windows(Split.TRAIN, stage)))
-        near = not self.touches and _LARGE < len(self._seen) <= _WIDE  # `finish` then searches on
+        near = not self.touches and LARGE < len(self._seen) <= _WIDE  # `finish` then searches on
         return self.again(dict(searched.stages), near=near)
 
     def finish(self, searched: Searched) -> Searched:

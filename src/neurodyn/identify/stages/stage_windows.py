@@ -17,7 +17,6 @@ from neurodyn.data.store import Store
 from neurodyn.data.windows import Windows, select_windows
 from neurodyn.dynamics.hybrid.model import HybridDynamics
 from neurodyn.identify.fit.window_starts import smoothed_starts
-from neurodyn.identify.ladder.initial_states import differentiated
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.unknowns.quantities import LIMITS
 from neurodyn.identify.unknowns.search_space import CoordinateSpace
@@ -52,7 +51,7 @@ class StageWindows:
         """Settle the stages for a log, windows of which come with `past` frames; see `Fitting.touches`."""
         self._store, self._settings, self._past, self._dt = store, settings, past, store.header.spec.dt
         self._tracked = store.header.base == "measured"
-        self._smooths = self._tracked and differentiated(store)
+        self._smooths = self._tracked and store.header.differentiated
         self._windows: dict[tuple[object, ...], Windows] = {}
         self.longest = longest_window(store) - past
         self.stages = self._cut(touches=touches)

@@ -31,7 +31,7 @@ from neurodyn.identify.stages.drive_structures import (
     STATED_GAINS,
     TILTED_BASE,
 )
-from neurodyn.identify.stages.growing_windows import Fitting
+from neurodyn.identify.stages.growing_windows import LARGE, Fitting
 from neurodyn.identify.stages.structure_kinds import (
     ADDED_PAYLOAD,
     EVERY,
@@ -42,9 +42,6 @@ from neurodyn.identify.stages.structure_kinds import (
 )
 from neurodyn.identify.unknowns.search_space import CoordinateSpace
 
-MANY = 30
-"""Coordinates of a fit beyond which only one structure, payloads in two places (in others if that leaves implausible
-masses) and one spring are tried in a round, and fits take no more time."""
 LEAST = 0.02
 """Share of the cost by which the screening must expect a structure to lower it."""
 _WINDOWS = 48
@@ -174,7 +171,7 @@ def _screened(
                     for bound, end in ((wide.lower, -torch.inf), (wide.upper, torch.inf)))  # fmt: skip
     x = torch.cat([point.x[0], right.new_zeros(len(right) - len(wide.names))])
     shared = [*range(len(space.names)), *range(len(wide.names), len(right))]
-    large = len(space.names) > MANY
+    large = len(space.names) > LARGE
     own = len(wide.names)
     before, moved = _gain(full, right, x, lower, upper, shared)
     before *= _realised(residuals, point, (moved - x)[:own], before)[0] if large else 1.0

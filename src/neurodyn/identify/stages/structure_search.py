@@ -26,7 +26,7 @@ from neurodyn.identify.result import TriedStructure, UnseenPayload
 from neurodyn.identify.settings import FitStage, IdentificationSettings
 from neurodyn.identify.stages.drive_structures import LOADED_FRICTION, PARALLEL_SPRING
 from neurodyn.identify.stages.fit_judge import has_effect, held_out_of
-from neurodyn.identify.stages.growing_windows import Fitting
+from neurodyn.identify.stages.growing_windows import LARGE, Fitting
 from neurodyn.identify.stages.lasting_errors import TIMES, LastingError
 from neurodyn.identify.stages.structure_kinds import (
     ADDED_PAYLOAD,
@@ -39,7 +39,6 @@ from neurodyn.identify.stages.structure_kinds import (
 )
 from neurodyn.identify.stages.structure_screening import (
     LEAST,
-    MANY,
     STRUCTURES,
     Screened,
     candidates_for,
@@ -394,8 +393,12 @@ class StructureSearch:
 
     @property
     def _large(self) -> bool:
-        """Whether a fit has so many coordinates that few structures are tried."""
-        return len(self.fitting.space.names) > MANY
+        """Whether a fit has so many coordinates that few structures are tried.
+
+        In a round these are one structure, payloads in two places (in others if that leaves implausible masses) and
+        one spring, whose fits take no more time.
+        """
+        return len(self.fitting.space.names) > LARGE
 
     @property
     def _stages(self) -> list[FitStage]:
@@ -487,7 +490,7 @@ def _unexplained(fitting: Fitting, held_out: HeldOutErrors) -> list[tuple[float,
 
 
 def _patient(stage: FitStage, space: CoordinateSpace) -> FitStage:
-    if len(space.names) > MANY:
+    if len(space.names) > LARGE:
         return stage
     return msgspec.structs.replace(stage, windows=2 * stage.windows, iterations=_PATIENT)
 

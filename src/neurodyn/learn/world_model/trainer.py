@@ -359,10 +359,8 @@ class WorldValidation:
             (store, episode) for store in self._data.stores for episode in episodes_of(store, Split.TRAIN).tolist()
             if store.lengths[episode] >= self._frames
         ]  # fmt: skip
-        known, factors = (
-            known[:: max(1, -(-len(known) // _MOST_EPISODES))],
-            [torch.ones(0, len(MARKS), device=self._device)],
-        )
+        known = known[:: max(1, -(-len(known) // _MOST_EPISODES))]
+        factors = [torch.ones(0, len(MARKS), device=self._device)]
         for number, (store, episode) in enumerate(known):
             windows = WindowSampler(
                 store, self._frames, batch=max(1, _CALIBRATION // len(known)), device=self._device,
